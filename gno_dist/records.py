@@ -1,0 +1,167 @@
+"""The frozen values that travel between processes and are stored in the journal.
+
+Failed, unscored and zero are three things: an ``Outcome`` is a tagged union with a finite float.
+Everything under ``UnitRecord.observed`` may differ between two runs of one plan (times, hosts,
+tokens from a cache); everything else must not, and is what the fingerprint hashes.
+"""
+
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
+
+RECORD_VERSION = 1
+
+StageName = Literal["expand", "search", "rerank", "answer", "judge"]
+STAGES: tuple[StageName, ...] = ("expand", "search", "rerank", "answer", "judge")
+StageState = Literal["ran", "skipped", "timed_out", "failed"]
+
+
+class Frozen(BaseModel):
+    """Base of stored values: immutable, no unknown fields, no NaN."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Scored(Frozen):
+    """A measure gave a number."""
+
+    kind: Literal["scored"] = "scored"
+    value: FiniteFloat
+
+
+class Unscored(Frozen):
+    """There was nothing to score, or the judge gave no usable answer; not a zero."""
+
+    kind: Literal["unscored"] = "unscored"
+    reason: str
+
+
+class Failed(Frozen):
+    """Something broke: a stage that was asked for did not run. Not a zero either."""
+
+    kind: Literal["failed"] = "failed"
+    error: str
+    message: str
+
+
+Outcome = Annotated[Scored | Unscored | Failed, Field(discriminator="kind")]
+
+
+class ScoredDoc(NamedTuple):
+    """A document in a ranking; a higher score is better."""
+
+    docid: str
+    score: float
+
+
+class PassageHit(NamedTuple):
+    """A passage in a retriever's list: chunk ``seq`` (0-based) of a document, and its score."""
+
+    docid: str
+    seq: int
+    score: float
+
+
+class StageReceipt(Frozen):
+    """What became of one stage of one trial; a stage nobody asked for is ``skipped``."""
+
+    stage: StageName
+    state: StageState
+    reason: str | None = None
+    """Why it was skipped, failed or timed out."""
+    count: int | None = None
+    """Length of the list it produced: variants, hits, candidates, tokens or judgements."""
+
+
+class Usage(Frozen):
+    """Tokens and money of model calls; a cached reply keeps what it cost when it was made."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: FiniteFloat = 0.0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cost_usd=self.cost_usd + other.cost_usd,
+        )
+
+
+class Answer(Frozen):
+    """A generated answer with the sources it was given and those it cites."""
+
+    text: str
+    sources: tuple[str, ...]
+    """Docids in the order in which the prompt numbered them."""
+    citations: tuple[str, ...]
+    """Docids cited by ``[n]`` marks, in order of first use."""
+    truncated: bool
+    """The token limit ended it."""
+
+
+class Expansion(Frozen):
+    """Structured query expansion, as validated against its schema."""
+
+    lexical_queries: tuple[str, ...]
+    vector_queries: tuple[str, ...]
+    hyde: str | None = None
+    notes: str | None = None
+
+
+class Observed(Frozen):
+    """What may differ between two runs of one plan; never hashed."""
+
+    stage_ms: dict[str, FiniteFloat] = {}
+    """Service milliseconds a stage: time inside the backend, without queueing and loading."""
+    cached_calls: int = 0
+    calls: int = 0
+    judge_usage: Usage = Usage()
+    system_usage: Usage = Usage()
+    """Tokens and cost of the system under test (expansion, reranking, answers)."""
+
+    @property
+    def service_ms(self) -> float:
+        """Sum of the stages' service times: a composed figure when stages were shared."""
+        return sum(self.stage_ms.values())
+
+
+class UnitRecord(Frozen):
+    """One trial of one case at one point: the unit of record, one journal line."""
+
+    version: Literal[1] = RECORD_VERSION
+    unit_id: str
+    index: int
+    """Position in plan order, from 0."""
+    suite: str
+    point: str
+    case_id: str
+    trial: int
+    ranking: tuple[ScoredDoc, ...] | None = None
+    expansion: Expansion | None = None
+    answer: Answer | None = None
+    judgement: dict[str, Any] | None = None
+    """The judge's reply as validated: rubric id or quality name -> its fields."""
+    receipts: tuple[StageReceipt, ...] = ()
+    outcomes: dict[str, Outcome]
+    """Measure name or rubric id -> outcome."""
+    observed: Observed = Observed()
+
+    @property
+    def failed(self) -> bool:
+        """True when any outcome failed."""
+        return any(isinstance(outcome, Failed) for outcome in self.outcomes.values())
+
+    def canonical(self, observed_measures: frozenset[str] = frozenset()) -> dict[str, Any]:
+        """The part that must be equal however the plan ran: the input of the fingerprint.
+
+        Args:
+            observed_measures: names of outcomes that are observations (latency, cost).
+        """
+        value = self.model_dump(mode="json", exclude={"observed"})
+        value["outcomes"] = {
+            name: outcome
+            for name, outcome in value["outcomes"].items()
+            if name not in observed_measures
+        }
+        return value
