@@ -3,15 +3,15 @@
 ::
 
     GnoDistError
-     ├ ConfigError(source, problems)             the user's files or flags; all problems at once   exit 2
-     │   └ PlanMismatch(folder, problems)        the job folder holds another plan                 exit 2
-     ├ BackendError(backend, detail)             a model, an index or a library cannot be opened   exit 2
-     │   └ ModelNotFound(backend, detail)        the model file is not on this machine             exit 2
-     ├ WorkerLost(backend, reason, detail)       a worker died, hung or ran out of memory; raised
-     │                                           by pools only, handled by the flow only
-     ├ JournalDamaged(path, line, detail)        a line inside the journal cannot be read          exit 3
-     ├ BudgetExceeded(what, detail)              failure or cost budget reached                    exit 3
-     └ Interrupted()                             the user stopped the job                          exit 130
+     ├ ConfigError(source, problems)        the user's files or flags, all problems      exit 2
+     │   └ PlanMismatch(source, problems)   the job folder holds another plan            exit 2
+     ├ BackendError(backend, detail)        a model, index or library cannot be opened   exit 2
+     │   └ ModelNotFound(backend, detail)   the model file is not on this machine        exit 2
+     ├ WorkerLost(backend, reason, detail)  a worker died, hung or ran out of memory;
+     │                                      raised by pools, handled by dispatch only
+     ├ JournalDamaged(path, line, detail)   a line in the journal cannot be read         exit 3
+     ├ BudgetExceeded(what, detail)         a failure or cost budget is used up          exit 3
+     └ Interrupted()                        the user stopped the job                     exit 130
 
 Bad *cases* are not exceptions: they are ``Unscored`` or ``Failed`` values (see records).
 Every error keeps its fields through pickle, since errors cross process borders: all fields are

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
-RECORD_VERSION = 1
+RECORD_VERSION: Literal[1] = 1
 
 StageName = Literal["expand", "search", "rerank", "answer", "judge"]
 STAGES: tuple[StageName, ...] = ("expand", "search", "rerank", "answer", "judge")

@@ -1,0 +1,1 @@
+"""Backends: one file an outside library, each behind the same two-method protocol."""

@@ -1,0 +1,67 @@
+"""Stage results by content: a call that was answered once is not made again.
+
+Keys are call ids, which hold everything that decides a reply. Only replies are kept, never faults.
+The file may be deleted at any time; several processes may use it at once.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import apsw
+
+from gno_dist.backends.host import decode_reply, encode_reply
+from gno_dist.calls import Fault, Reply
+
+_CHUNK = 500
+
+
+class ReplyCache:
+    """Cached replies in one SQLite file, or in a private temporary one that ends with the job."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Open or create the cache.
+
+        Args:
+            path: the file; None keeps replies for this job only, on disk, deleted on close.
+
+        Raises:
+            apsw.Error: the file is not a database or cannot be written.
+        """
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        self._connection = apsw.Connection(str(path) if path is not None else "")
+        self._connection.set_busy_timeout(30_000)
+        self._connection.execute("PRAGMA journal_mode=WAL")
+        self._connection.execute("PRAGMA synchronous=NORMAL")
+        self._connection.execute(
+            "CREATE TABLE IF NOT EXISTS replies (id TEXT PRIMARY KEY, data BLOB) WITHOUT ROWID"
+        )
+
+    def get_many(self, ids: Sequence[str]) -> dict[str, Reply]:
+        """The known replies among ``ids``, marked as cached."""
+        found: dict[str, Reply] = {}
+        for start in range(0, len(ids), _CHUNK):
+            part = ids[start : start + _CHUNK]
+            marks = ",".join("?" * len(part))
+            query = f"SELECT id, data FROM replies WHERE id IN ({marks})"
+            for key, data in self._connection.execute(query, tuple(part)):
+                reply = decode_reply(bytes(data))
+                if not isinstance(reply, Fault):
+                    found[str(key)] = reply._replace(cached=True)
+        return found
+
+    def put_many(self, replies: Iterable[tuple[str, Reply]]) -> None:
+        """Keep replies; one that is there already stays."""
+        with self._connection:
+            self._connection.executemany(
+                "INSERT OR IGNORE INTO replies VALUES (?, ?)",
+                [(key, encode_reply(reply)) for key, reply in replies],
+            )
+
+    def count(self) -> int:
+        """Number of replies."""
+        return int(next(iter(self._connection.execute("SELECT count(*) FROM replies")))[0])
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()

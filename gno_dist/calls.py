@@ -1,0 +1,77 @@
+"""Calls to backends as values: what is asked, of which pool, and the identity of the result.
+
+``Call.id`` is the stage id of the cache: the digest of everything that decides the reply and of
+nothing else (no threads, paths, hosts, shards). Units that need the same thing make equal calls.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from gno_dist import canonical
+from gno_dist.records import StageName, Usage
+
+CALL_VERSION = 1
+
+
+class PoolSpec(NamedTuple):
+    """A backend as the plan sees it: its identity, and what a worker needs to open it."""
+
+    kind: str
+    """``index``, ``llama`` or ``fake``."""
+    label: str
+    """For people: ``index handbook``, ``llama gemma3-270m-q4``."""
+    identity: Mapping[str, Any]
+    """Everything that can change a reply; its digest is ``key``."""
+    location: Mapping[str, Any]
+    """Where to find it (paths, references); never hashed."""
+    parts: Mapping[str, str] = {}
+    """Method -> digest of the part of the identity that this method reads."""
+
+    @property
+    def key(self) -> str:
+        """The digest of the identity: pools, actors and cached replies are told apart by it."""
+        return canonical.digest({"kind": self.kind, "identity": self.identity})
+
+    def reads(self, method: str) -> str:
+        """The digest of what a method's replies depend on."""
+        return self.parts.get(method) or self.key
+
+
+class Call(NamedTuple):
+    """One request to a backend."""
+
+    stage: StageName
+    pool: str
+    method: str
+    args: Mapping[str, Any]
+    id: str
+
+
+def make_call(
+    stage: StageName, spec: PoolSpec, key: str, method: str, args: Mapping[str, Any]
+) -> Call:
+    """Build a call with its id; ``key`` is ``spec.key``, computed once by the caller."""
+    identity = {
+        "v": CALL_VERSION,
+        "method": method,
+        "reads": spec.parts.get(method) or key,
+        "args": args,
+    }
+    return Call(stage, key, method, args, canonical.digest(identity))
+
+
+class Reply(NamedTuple):
+    """What a backend answered; ``ms`` is service time inside the backend."""
+
+    value: Any
+    ms: float
+    usage: Usage
+    cached: bool = False
+
+
+class Fault(NamedTuple):
+    """Why there is no reply."""
+
+    error: str
+    message: str
+    timed_out: bool = False

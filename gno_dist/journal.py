@@ -1,0 +1,133 @@
+"""The journal: one JSON line a finished unit, append-only; the truth from which all else follows.
+
+A line is whole or it is not there: a torn last line is cut when the file is opened again, and the
+cut bytes are kept beside it. The first record of a unit wins, so a late answer changes nothing.
+"""
+
+import os
+import time
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from gno_dist.errors import JournalDamaged
+from gno_dist.files import printable
+from gno_dist.records import UnitRecord
+
+FSYNC_EVERY_S = 1.0
+_MISSING = -1
+
+
+class Journal:
+    """An open journal; holds 8 bytes a unit, never the records."""
+
+    def __init__(self, path: Path, n_units: int) -> None:
+        """Open or create a journal.
+
+        Raises:
+            JournalDamaged: a line that is not the last cannot be read, by number.
+            OSError: the file cannot be written.
+        """
+        self.path = path
+        self._offsets = array("q", [_MISSING]) * n_units
+        self.n_done = 0
+        self.torn_bytes = 0
+        if path.exists():
+            self._recover()
+        # Unbuffered: after a failed write nothing half-written may wait for the next flush.
+        self._stream = path.open("ab", buffering=0)
+        self._synced = time.monotonic()
+
+    def _recover(self) -> None:
+        """Index the whole lines; cut a torn tail and keep a copy of it."""
+        offset = 0
+        with self.path.open("rb") as stream:
+            for number, line in enumerate(stream, start=1):
+                if not line.endswith(b"\n"):
+                    self._cut(offset, line)
+                    return
+                if line.strip():
+                    self._note(parse_line(line, self.path, number), offset, number)
+                offset += len(line)
+
+    def _note(self, record: UnitRecord, offset: int, number: int) -> None:
+        if not 0 <= record.index < len(self._offsets):
+            raise JournalDamaged(
+                str(self.path), number, f"unit index {record.index} is not in this plan"
+            )
+        if self._offsets[record.index] == _MISSING:
+            self._offsets[record.index] = offset
+            self.n_done += 1
+
+    def _cut(self, offset: int, tail: bytes) -> None:
+        self.torn_bytes = len(tail)
+        copy = self.path.with_name(f"{self.path.name}.torn-{offset}")
+        copy.write_bytes(tail)
+        with self.path.open("rb+") as stream:
+            stream.truncate(offset)
+            os.fsync(stream.fileno())
+
+    def done(self, index: int) -> bool:
+        """Whether the unit at a plan index has a record."""
+        return self._offsets[index] != _MISSING
+
+    def append(self, record: UnitRecord) -> bool:
+        """Write a record; False (and nothing written) when its unit has one already.
+
+        Raises:
+            OSError: the disk is full or gone; what was written before stays whole.
+        """
+        if self.done(record.index):
+            return False
+        line = printable(record.model_dump_json()).encode("utf-8") + b"\n"
+        offset = self._stream.seek(0, os.SEEK_END)
+        try:
+            written = 0
+            while written < len(line):
+                written += self._stream.write(line[written:])
+        except OSError:
+            os.ftruncate(self._stream.fileno(), offset)
+            raise
+        self._offsets[record.index] = offset
+        self.n_done += 1
+        if time.monotonic() - self._synced >= FSYNC_EVERY_S:
+            self.sync()
+        return True
+
+    def sync(self) -> None:
+        """Force everything written to the disk."""
+        os.fsync(self._stream.fileno())
+        self._synced = time.monotonic()
+
+    def in_plan_order(self) -> Iterator[UnitRecord]:
+        """All records in plan order, read one at a time."""
+        with self.path.open("rb") as stream:
+            for offset in self._offsets:
+                if offset != _MISSING:
+                    stream.seek(offset)
+                    yield parse_line(stream.readline(), self.path, 0)
+
+    def close(self) -> None:
+        """Flush to the disk and close; a second close does nothing."""
+        if not self._stream.closed:
+            self.sync()
+            self._stream.close()
+
+
+def parse_line(line: bytes, path: Path, number: int) -> UnitRecord:
+    """Read one journal line.
+
+    Raises:
+        JournalDamaged: it is not a valid record.
+    """
+    try:
+        return UnitRecord.model_validate_json(line)
+    except ValidationError as exc:
+        first = exc.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        detail = f"{where}: {first['msg']}" if where else first["msg"]
+        raise JournalDamaged(
+            str(path), number, f"not a unit record: {detail}; remove the line to run its unit again"
+        ) from exc

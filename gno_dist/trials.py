@@ -1,0 +1,81 @@
+"""From a unit to its pipeline's setting, and from a finished pipeline to the unit's record; pure.
+
+``rescore`` computes a record's outcomes again from what the record holds, which is how every
+number of a job can be checked without running anything.
+"""
+
+from collections.abc import Callable
+
+from gno_dist.cases import Case
+from gno_dist.judges import labels
+from gno_dist.pipelines import Setting, Trace
+from gno_dist.plan import PlannedSuite, Point, Unit
+from gno_dist.records import Observed, Outcome, UnitRecord
+from gno_dist.scoring import Outputs, broken_stage, parse_any, score
+
+Passage = Callable[[str, int], str]
+
+
+def setting_of(unit: Unit, passage: Passage) -> Setting:
+    """What the unit's pipeline needs beside its case."""
+    return Setting(
+        preset=unit.point.spec.preset,
+        pools=unit.point.pools,
+        passage=passage,
+        rubrics=unit.suite.loaded.suite.rubrics,
+        seed=unit.seed,
+    )
+
+
+def record_of(unit: Unit, trace: Trace) -> UnitRecord:
+    """The record of a finished pipeline."""
+    record = UnitRecord(
+        unit_id=unit.id,
+        index=unit.number,
+        suite=unit.suite.loaded.name,
+        point=unit.point.id,
+        case_id=unit.case.id,
+        trial=unit.trial,
+        ranking=trace.ranking,
+        expansion=trace.expansion,
+        answer=trace.answer,
+        judgement=trace.judgement,
+        receipts=trace.all_receipts(why_missing="not asked for"),
+        outcomes={},
+        observed=Observed(
+            stage_ms=trace.stage_ms,
+            calls=trace.calls,
+            cached_calls=trace.cached_calls,
+            judge_usage=trace.judge_usage,
+            system_usage=trace.system_usage,
+        ),
+    )
+    return record.model_copy(
+        update={"outcomes": rescore(unit.suite, unit.point, unit.case, record)}
+    )
+
+
+def rescore(
+    suite: PlannedSuite, point: Point, case: Case, record: UnitRecord
+) -> dict[str, Outcome]:
+    """Outcomes of all rubrics and measures of a record, computed from its outputs."""
+    judge = point.pools.get("judge")
+    outputs = Outputs(
+        ranking=record.ranking,
+        answer=record.answer,
+        judgement=record.judgement,
+        judge_model=str(judge.spec.identity.get("model_sha256", "")) if judge else None,
+        service_ms=record.observed.service_ms,
+    )
+    rubrics = suite.loaded.suite.rubrics
+    broken = broken_stage(record.receipts)
+    judged: dict[str, Outcome] = (
+        dict.fromkeys(rubrics, broken) if broken else labels.outcomes(rubrics, record.judgement)
+    )
+    return {**judged, **score(suite.loaded.suite.measures, case, outputs, record.receipts)}
+
+
+def observed_measures(suite: PlannedSuite) -> frozenset[str]:
+    """Names of the suite's measures that are observations, never hashed."""
+    parsed = (parse_any(name) for name in suite.loaded.suite.measures)
+    return frozenset(str(measure) for measure in parsed if not measure.canonical)

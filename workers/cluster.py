@@ -1,0 +1,123 @@
+"""Ray for one job: started when the first pool opens, on loopback, and gone without a trace.
+
+A local cluster is private: own token file (0600), own short temporary folder (0700), no dashboard,
+every port on loopback. The environment is put back afterwards. Ray writes crash reports to file
+descriptor 1, so that is pointed at stderr while Ray runs: what we print for machines stays clean.
+"""
+
+import logging
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gno_dist.errors import BackendError
+
+_LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+
+
+class RayCluster:
+    """A connection to Ray: a private local cluster, or one that an address names."""
+
+    def __init__(self, address: str = "local", num_cpus: int | None = None) -> None:
+        self._address = address
+        self._num_cpus = num_cpus
+        self._folder: Path | None = None
+        self._environment: dict[str, str | None] = {}
+        self._stdout: int | None = None
+        self._started = False
+
+    def start(self) -> None:
+        """Connect; a second start does nothing.
+
+        Raises:
+            BackendError: Ray cannot be started or reached.
+        """
+        if self._started:
+            return
+        self._stdout = os.dup(1)
+        os.dup2(2, 1)
+        try:
+            self._connect()
+        except Exception as exc:
+            self.stop()
+            raise BackendError(f"ray ({self._address})", f"{type(exc).__name__}: {exc}") from exc
+        self._started = True
+
+    def _connect(self) -> None:
+        local = self._address == "local"
+        if local:
+            # AF_UNIX paths hold 107 bytes, and Ray adds about 50: the folder must be short.
+            self._folder = Path(tempfile.mkdtemp(prefix="gno-", dir=_short_temp()))
+            token = self._folder / "token"
+            token.touch(mode=0o600)
+            token.write_text(secrets.token_hex(32), encoding="ascii")
+            self._set_environment(
+                {
+                    "RAY_AUTH_MODE": "token",
+                    "RAY_AUTH_TOKEN_PATH": str(token),
+                    # Unset, Ray binds its ports on every interface, even for a local cluster.
+                    _LOOPBACK: "0",
+                    "RAY_ADDRESS": None,
+                }
+            )
+        self._set_environment(
+            {
+                "RAY_USAGE_STATS_ENABLED": "0",
+                "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+                "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",
+            }
+        )
+        import ray  # after the environment: Ray reads it when it is imported
+
+        private: dict[str, Any] = {
+            "num_cpus": self._num_cpus,
+            "include_dashboard": False,
+            "object_store_memory": 100 * 2**20,
+            "_temp_dir": str(self._folder),
+        }
+        ray.init(
+            address=self._address,
+            namespace=f"gno-{os.getpid()}",
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            configure_logging=False,
+            **(private if local else {}),
+        )
+
+    def _set_environment(self, wanted: Mapping[str, str | None]) -> None:
+        for name, value in wanted.items():
+            self._environment.setdefault(name, os.environ.get(name))
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+    def stop(self) -> None:
+        """Disconnect, end a private cluster, put environment and stdout back."""
+        if self._started:
+            import ray
+
+            ray.shutdown()
+            self._started = False
+        for name, value in self._environment.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        self._environment.clear()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+        if self._stdout is not None:
+            os.dup2(self._stdout, 1)
+            os.close(self._stdout)
+            self._stdout = None
+
+
+def _short_temp() -> str:
+    usual = tempfile.gettempdir()
+    return "/tmp" if len(usual) > 30 and os.path.isdir("/tmp") else usual
