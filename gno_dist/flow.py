@@ -11,7 +11,6 @@ from typing import NamedTuple
 from gno_dist import dispatch, pipelines
 from gno_dist.cache import ReplyCache
 from gno_dist.calls import Call, Fault, Reply
-from gno_dist.errors import BackendError
 from gno_dist.pipelines import Ask, Pipeline, Trace
 from gno_dist.plan import Unit
 from gno_dist.pool import PoolSet
@@ -37,8 +36,6 @@ class Flow:
         self._under_way: dict[str, asyncio.Future[Reply | Fault]] = {}
         self.made_calls = 0
         self.shared_calls = 0
-        self.stage_s: dict[str, float] = {}
-        """Service seconds of the calls that were made, by stage."""
         self.stage_s: dict[str, float] = {}
         """Service seconds of the calls that were made, by stage."""
 
@@ -85,8 +82,6 @@ class Flow:
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._make(key, part)) for key, part in by_pool.items()]
-        except* BackendError as errors:
-            raise errors.exceptions[0] from None
         finally:
             for call in missing:
                 future = self._under_way.pop(call.id)
@@ -104,10 +99,6 @@ class Flow:
         replies = await dispatch.answer(pool, calls)
         self.made_calls += len(calls)
         pairs = list(zip((call.id for call in calls), replies, strict=True))
-        for call, reply in zip(calls, replies, strict=True):
-            if isinstance(reply, Reply):
-                spent = self.stage_s.get(call.stage, 0.0) + reply.ms / 1000.0
-                self.stage_s[call.stage] = spent
         for call, reply in zip(calls, replies, strict=True):
             if isinstance(reply, Reply):
                 spent = self.stage_s.get(call.stage, 0.0) + reply.ms / 1000.0

@@ -7,6 +7,7 @@ was read, so a job can be resumed, verified and reported when the files have mov
 import os
 import platform
 import subprocess
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -62,7 +63,12 @@ def manifest_of(
             for suite_job, planned in zip(job.suites, plan.suites, strict=True)
         ],
         "pools": {
-            key: {"kind": spec.kind, "label": spec.label, "identity": dict(spec.identity)}
+            key: {
+                "kind": spec.kind,
+                "label": spec.label,
+                "identity": dict(spec.identity),
+                "parts": dict(spec.parts),
+            }
             for key, spec in plan.pools.items()
         },
         "plan": plan.structure(),
@@ -127,20 +133,40 @@ def check_same_plan(manifest: dict[str, Any], plan: Plan, folder: Path) -> None:
     """
     if manifest["plan_digest"] == plan.digest:
         return
-    differences = []
-    for key, known in manifest["pools"].items():
-        if key not in plan.pools:
-            now = [spec for spec in plan.pools.values() if spec.label == known["label"]]
-            changed = [
-                f"{field}: was {value!r}, is {now[0].identity.get(field)!r}"
-                for field, value in known["identity"].items()
-                if now and now[0].identity.get(field) != value
-            ]
-            differences.append(f"{known['label']}: {'; '.join(changed) or 'is gone'}")
     raise PlanMismatch(
         str(folder),
-        [*differences, "the job was made by another plan; run the sweep again for a new job"],
+        [
+            *_pool_differences(manifest["pools"], plan),
+            *_suite_differences(manifest["plan"], plan.structure()),
+            "the job was made by another plan; run the sweep again for a new job",
+        ],
     )
+
+
+def _pool_differences(pools: dict[str, Any], plan: Plan) -> Iterator[str]:
+    for key, known in pools.items():
+        if key in plan.pools:
+            continue
+        now = [spec for spec in plan.pools.values() if spec.label == known["label"]]
+        changed = [
+            f"{field}: was {value!r}, is {now[0].identity.get(field)!r}"
+            for field, value in known["identity"].items()
+            if now and now[0].identity.get(field) != value
+        ]
+        yield f"{known['label']}: {'; '.join(changed) or 'is gone'}"
+
+
+def _suite_differences(was: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
+    """One line a suite whose structure changed, naming the fields that did."""
+    current = {suite["name"]: suite for suite in now["suites"]}
+    for suite in was["suites"]:
+        other = current.pop(suite["name"], None)
+        if other is None:
+            yield f"suite {suite['name']!r} is gone"
+        elif changed := [field for field in suite if suite[field] != other[field]]:
+            yield f"suite {suite['name']!r}: {', '.join(changed)} changed"
+    for name in current:
+        yield f"suite {name!r} is new"
 
 
 def rebuild(folder: Path, pools_of: PoolsOf) -> tuple[dict[str, Any], Plan]:
@@ -174,7 +200,7 @@ def stored_plan(folder: Path) -> tuple[dict[str, Any], Plan]:
         known = roles[loaded.name, canonical.digest(preset.model_dump(mode="json"))]
         stored = {role: manifest["pools"][key] for role, key in known.items()}
         return {
-            role: PoolSpec(pool["kind"], pool["label"], pool["identity"], {})
+            role: PoolSpec(pool["kind"], pool["label"], pool["identity"], {}, pool["parts"])
             for role, pool in stored.items()
         }
 

@@ -111,7 +111,7 @@ class Plan:
             bound = {}
             for role, pool in pools_of(job.loaded, spec.preset).items():
                 key = pool.key
-                self.pools.setdefault(key, pool)
+                self.pools[key] = _merged(self.pools.get(key), pool)
                 bound[role] = Bound(key, pool)
             points.append(Point(_point_id(spec, bound), spec, bound, cases))
         identity = canonical.digest({"name": job.loaded.name, **job.loaded.identity()})
@@ -229,6 +229,21 @@ def _point_id(spec: PointSpec, pools: Mapping[str, Bound]) -> str:
         {
             "preset": spec.preset_name,
             "settings": settings,
-            "pools": {role: bound.key for role, bound in pools.items()},
+            "pools": {role: _read_of(bound, spec.preset) for role, bound in pools.items()},
         }
     )
+
+
+def _read_of(bound: Bound, preset: Preset) -> list[str]:
+    """Digests of the parts of a pool that a point reads: a lexical point needs no embedder."""
+    used = {"lexical": preset.stages.lexical, "vector": preset.stages.vector}
+    parts = [bound.spec.parts[part] for part, wanted in used.items() if wanted and bound.spec.parts]
+    return parts or [bound.key]
+
+
+def _merged(known: PoolSpec | None, pool: PoolSpec) -> PoolSpec:
+    """One pool for all points that share it, opened for every method that any of them calls."""
+    if known is None or "methods" not in known.location:
+        return pool
+    methods = sorted({*known.location["methods"], *pool.location["methods"]})
+    return known._replace(location={**known.location, "methods": methods})

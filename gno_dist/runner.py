@@ -95,10 +95,17 @@ async def run_job(
             async with asyncio.TaskGroup() as lanes:
                 for _ in range(limits.lanes):
                     lanes.create_task(lane(sharder))
-        except BaseExceptionGroup as errors:  # lanes fail together; the first cause is the cause
-            raise errors.exceptions[0] from None
+        except BaseExceptionGroup as errors:
+            raise _first_cause(errors) from None
         finally:
             journal.sync()
+
+
+def _first_cause(errors: BaseException) -> BaseException:
+    """Lanes and calls fail together, in nested groups: the first leaf is the cause."""
+    while isinstance(errors, BaseExceptionGroup):
+        errors = errors.exceptions[0]
+    return errors
 
 
 class _FailureWatch:

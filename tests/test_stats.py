@@ -13,9 +13,36 @@ from gno_dist import stats
 from gno_dist.stats import mean_interval, paired_comparison
 
 repeatable = settings(deadline=None, derandomize=True, max_examples=150)
-wide = st.lists(st.floats(-1e150, 1e150), max_size=30)
-shares = st.lists(st.floats(0, 1), min_size=1, max_size=30)
-NOT_FINITE = [math.nan, math.inf, -math.inf]
+NOT_FINITE = [[math.nan, 0.5], [0.5, math.inf], [-math.inf, 0.5]]
+
+
+@pytest.mark.parametrize(
+    ("message", "function", "arguments", "options"),
+    [("no mean", stats.mean, [[]], {}), ("no percentile", stats.percentile, [[], 50], {})]
+    + [("no percentile", stats.percentile, [[1], p], {}) for p in (-1, 101)]
+    + [("finite number in", mean_interval, [bad], {}) for bad in ([1.5], [-0.1, 0.5])]
+    + [("no test", paired_comparison, arms, {"seed": 0}) for arms in ([[], []], [[1], [1, 2]])]
+    + [("0 resamples", paired_comparison, [[1], [2]], {"seed": 0, "resamples": 0})]
+    + [("level", paired_comparison, [[1], [2]], {"seed": 0, "level": 95})]
+    + [("level", mean_interval, [[0.5, 0.6]], {"level": level}) for level in (0, 1, math.nan)]
+    + [("finite number in", stats.holm, [[0.5, bad]], {}) for bad in (-0.1, 1.1)]
+    + [("effect", stats.cases_needed, [[1, 2, 3], bad], {}) for bad in (0, -1, math.inf, math.nan)]
+    + [("power", stats.minimum_detectable_effect, [[1, 2]], {"power": p}) for p in (0.3, 1)]
+    + [("no bounds", stats.worst_case_bounds, [[0.5] * n, -n], {}) for n in (0, 1)]
+    + [("finite number in", stats.worst_case_bounds, [[1.5], 1], {})]
+    + [("not a finite", f, [bad], {}) for f in (stats.mean, stats.holm) for bad in NOT_FINITE]
+    + [("not a finite", stats.minimum_detectable_effect, [bad], {}) for bad in NOT_FINITE]
+    + [("not a finite", stats.percentile, [bad, 50], {}) for bad in NOT_FINITE]
+    + [("not a finite", stats.cases_needed, [bad, 0.1], {}) for bad in NOT_FINITE]
+    + [("not a finite", stats.worst_case_bounds, [bad, 1], {}) for bad in NOT_FINITE]
+    + [("not a finite", mean_interval, [bad], {"high": None}) for bad in NOT_FINITE]
+    + [("not a finite", paired_comparison, [bad, [1, 1]], {"seed": 0}) for bad in NOT_FINITE]
+    + [("not a finite", paired_comparison, [[1, 1], bad], {"seed": 0}) for bad in NOT_FINITE]
+    + [("not a finite", stats.ExactSum().add, [bad], {}) for bad in (math.nan, -math.inf)],
+)
+def test_bad_input(message, function, arguments, options):
+    with pytest.raises(ValueError, match=message):
+        function(*arguments, **options)
 
 
 def exact(values):
@@ -26,55 +53,36 @@ def exact(values):
 
 
 class TestSums:
-    def test_mean(self):
-        assert stats.mean([0.1] * 10) == 0.1  # added one by one they give 0.09999999999999999
-        for bad in ([], *([0.0, number] for number in NOT_FINITE)):
-            with pytest.raises(ValueError, match=r"no mean|finite"):
-                stats.mean(bad)
-
-    @given(wide, st.randoms(), st.integers(1, 6))
+    @given(st.lists(st.floats(-1e150, 1e150), max_size=30), st.randoms(), st.integers(1, 6))
     @repeatable
     def test_exact_sum_is_free_of_order_and_grouping(self, values, random, n_parts):
         shuffled = random.sample(values, len(values))
-        parts = [exact(shuffled[start::n_parts]) for start in range(n_parts)]
-        merged = parts[0]
-        for part in parts[1:]:
+        merged, *others = [exact(shuffled[start::n_parts]) for start in range(n_parts)]
+        for part in others:
             merged.merge(part)
         assert merged.value() == exact(values).value() == math.fsum(values)
 
-    def test_exact_sum_by_itself_and_through_pickle(self):
+    def test_sums_by_hand(self):
+        assert stats.mean([0.1] * 10) == 0.1  # added one by one they give 0.09999999999999999
         total = exact([1e100, 1.0, -1e100])
         assert total.value() == 1.0
         total.merge(total)
         assert pickle.loads(pickle.dumps(total)).value() == 2.0
         assert stats.ExactSum().value() == 0.0
-
-    def test_exact_sum_rejects_without_being_changed(self):
         total = exact([1.7e308])
-        for bad in NOT_FINITE:
-            with pytest.raises(ValueError, match="finite"):
-                total.add(bad)
         with pytest.raises(OverflowError):
             total.add(1.7e308)
-        assert total.value() == 1.7e308
+        assert total.value() == 1.7e308  # what it refused did not change it
 
 
 class TestMeanInterval:
-    @pytest.mark.parametrize(
-        ("values", "low", "high"),
-        [
-            # z^2 = 3.84146. All of n hit: [n / (n + z^2), 1] = 29 / 32.84146.
-            ([1.0] * 29, 0.88303, 1.0),
-            ([0.0] * 29, 0.0, 0.11697),
-            ([1.0], 0.20655, 1.0),  # 1 / 4.84146
-            # p = .5, n = 10: .5 +- 1.95996 sqrt((.25 + .09604) / 10) / 1.38415 = .5 +- .26341
-            ([0, 1] * 5, 0.23659, 0.76341),
-        ],
-    )
-    def test_wilson(self, values, low, high):
-        found = mean_interval(values)
-        assert (found.low, found.high) == pytest.approx((low, high), abs=1e-5)
-        assert (found.level, found.method) == (0.95, "Wilson")
+    def test_wilson(self):
+        # z^2 = 3.84146. All of n hit: [n / (n + z^2), 1] = [29 / 32.84146, 1]; n = 1: 1 / 4.84146.
+        assert mean_interval([1.0] * 29) == pytest.approx((0.88303, 1.0, 0.95, "Wilson"), abs=1e-5)
+        assert mean_interval([0.0] * 29)[:2] == pytest.approx((0.0, 0.11697), abs=1e-5)
+        assert mean_interval([1.0])[:2] == pytest.approx((0.20655, 1.0), abs=1e-5)
+        # p = .5, n = 10: .5 +- 1.95996 sqrt((.25 + .09604) / 10) / 1.38415 = .5 +- .26341
+        assert mean_interval([0, 1] * 5)[:2] == pytest.approx((0.23659, 0.76341), abs=1e-5)
 
     def test_student(self):
         # mean .5; squares .04+.01+0+.01+.04 = .1, sd = sqrt(.1/4) = .158114;
@@ -84,9 +92,8 @@ class TestMeanInterval:
         assert found.method == "t"
         # t(.975, 1) = 12.7062 leaves the scale on both sides; .2 * 12.7062 = 2.54124.
         assert mean_interval([0.3, 0.7])[:2] == (0.0, 1.0)
-        assert mean_interval([0.3, 0.7], low=None, high=None)[:2] == pytest.approx(
-            (-2.04124, 3.04124), abs=1e-5
-        )
+        unbounded = mean_interval([0.3, 0.7], low=None, high=None)
+        assert unbounded[:2] == pytest.approx((-2.04124, 3.04124), abs=1e-5)
         assert mean_interval([0.3, 0.7], high=None).low == 0.0
         # Hits and misses of a scale with other ends are no shares.
         assert mean_interval([0, 1, 1], high=3.0).method == "t"
@@ -100,23 +107,12 @@ class TestMeanInterval:
         assert mean_interval([4] * 29, high=4)[:2] == pytest.approx((3.607422, 4.0), abs=1e-6)
         # Equal but for rounding is equal: .1 + .2 is not .3 in floats.
         assert mean_interval([0.3, 0.1 + 0.2] * 5).method == "constant-sample bound"
-        assert mean_interval([0.5] * 29, high=None) is None
-        assert mean_interval([0.5] * 29, low=None) is None
 
-    def test_too_few(self):
-        assert mean_interval([]) is None
-        assert mean_interval([0.5]) is None
-        assert mean_interval([1.0], high=4.0) is None
+    def test_nothing_to_go_by(self):
+        assert mean_interval([]) is mean_interval([0.5]) is mean_interval([1.0], high=4.0) is None
+        assert mean_interval([0.5] * 29, high=None) is mean_interval([0.5] * 29, low=None) is None
 
-    @pytest.mark.parametrize("values", [[1.5], [-0.1, 0.5], *([n] for n in NOT_FINITE)])
-    def test_values_off_the_scale(self, values):
-        with pytest.raises(ValueError, match=r"not a finite number in \[0, 1\]"):
-            mean_interval(values)
-        for level in (0, 1, math.nan):
-            with pytest.raises(ValueError, match="level"):
-                mean_interval([0.5, 0.6], level=level)
-
-    @given(shares, st.randoms(), st.sampled_from([0.8, 0.95, 0.99]))
+    @given(st.lists(st.floats(0, 1), min_size=1), st.randoms(), st.sampled_from([0.8, 0.95, 0.99]))
     @repeatable
     def test_holds_the_mean_has_a_width_and_no_order(self, values, random, level):
         found = mean_interval(values, level=level)
@@ -139,7 +135,7 @@ class TestMeanInterval:
         samples = np.random.default_rng(11).beta(2, 3, size=(2000, 29))  # mean 2/5
         found = [mean_interval(sample) for sample in samples.tolist()]
         covered = sum(interval.low <= 0.4 <= interval.high for interval in found) / 2000
-        assert covered == pytest.approx(0.95, abs=4 * math.sqrt(0.95 * 0.05 / 2000))
+        assert covered == pytest.approx(0.95, abs=four_errors(0.95, 2000))
 
 
 @pytest.mark.parametrize(
@@ -151,14 +147,23 @@ def test_percentile_is_the_nearest_rank(n, p, rank):
     assert stats.percentile(range(n, 0, -1), p) == rank
 
 
-@pytest.mark.parametrize(("values", "p"), [([], 50), ([1], -1), ([1], 101), ([math.nan], 50)])
-def test_percentile_of_nothing(values, p):
-    with pytest.raises(ValueError, match=r"no percentile|finite"):
-        stats.percentile(values, p)
+def four_errors(rate, n):
+    return 4 * math.sqrt(rate * (1 - rate) / n)
+
+
+def unit_spread(n):
+    """n numbers of mean 0 and standard deviation 1, to rounding."""
+    values = np.arange(n) - (n - 1) / 2
+    return (values / values.std(ddof=1)).tolist()
+
+
+def rejected(a, b, **options):
+    found = [paired_comparison(*rows, seed=1, **options) for rows in zip(a, b, strict=True)]
+    return sum(result.p_value <= 0.05 for result in found) / len(found)
 
 
 def sign_flips(differences):
-    """p by listing every pattern, over whole numbers, so that nothing rounds."""
+    # Over whole numbers, so that nothing rounds.
     sums = [
         abs(sum(sign * d for sign, d in zip(signs, differences, strict=True)))
         for signs in itertools.product([1, -1], repeat=len(differences))
@@ -176,8 +181,7 @@ class TestPairedComparison:
         assert found[3:] == (0.25, "exact randomisation", 3, 0, 0)
         # +-3 +-1 +-2: 6, 4, 2, 0, twice each; three quarters reach |3 + 1 - 2| = 2.
         found = paired_comparison([3, 1, 0, 5], [0, 0, 2, 5], seed=0)
-        assert found.p_value == 0.75
-        assert found[5:] == (2, 1, 1)
+        assert found[3:] == (0.75, "exact randomisation", 2, 1, 1)
 
     @given(st.lists(st.integers(-9, 9), min_size=1, max_size=8), st.floats(-5, 5))
     @repeatable
@@ -195,9 +199,8 @@ class TestPairedComparison:
         found = paired_comparison(a, b, seed=3)
         assert paired_comparison(a[::-1], b[::-1], seed=3) == found
         mirrored = paired_comparison(b, a, seed=3)
-        assert mirrored.p_value == found.p_value
+        assert (mirrored.p_value, mirrored.losses) == (found.p_value, found.wins)
         assert mirrored.mean_difference == -found.mean_difference
-        assert (mirrored.losses, mirrored.wins) == (found.wins, found.losses)
         assert found.method.startswith("exact" if n <= 20 else "Monte Carlo")
 
     def test_sampled_p_is_near_the_exact_one(self):
@@ -207,11 +210,10 @@ class TestPairedComparison:
         sampled = paired_comparison([*a, 1e-9], [0] * 21, seed=0).p_value
         assert sampled == pytest.approx(exactly, abs=4 * math.sqrt(exactly / 10_000))
 
-    def test_seed_and_blocks(self):
-        a = np.random.default_rng(6).normal(0.3, 1, size=130).tolist()
-        first = paired_comparison(a, [0] * 130, seed=1, resamples=9_999)
-        assert first == paired_comparison(a, [0] * 130, seed=1, resamples=9_999)
-        assert first != paired_comparison(a, [0] * 130, seed=2, resamples=9_999)
+    def test_seed(self):
+        a, b = np.random.default_rng(6).normal(0.3, 1, size=(2, 130)).tolist()
+        found = [paired_comparison(a, b, seed=seed, resamples=9_999) for seed in (1, 1, 2)]
+        assert found[0] == found[1] != found[2]
         # Pinned: the stream of signs is part of what a report can be checked against.
         assert paired_comparison(range(-9, 21), [0] * 30, seed=7).p_value == 17 / 10_001
 
@@ -225,49 +227,28 @@ class TestPairedComparison:
         found = paired_comparison([x + 0.02 for x in b], b, seed=0)
         assert found.mean_difference == pytest.approx(0.02)
         assert found.interval is None  # 29 times .02 but for rounding: no spread to go by
-        assert found.wins == 29
-        assert found.p_value == 1 / 10_001  # never 0: the observed pattern is one of them
+        # p is never 0: the observed pattern is one of them.
+        assert (found.wins, found.p_value) == (29, 1 / 10_001)
 
-    def test_bad_input(self):
-        for a, b in (([], []), ([1], []), ([1], [1, 2]), ([math.nan], [1]), ([1], [math.inf])):
-            with pytest.raises(ValueError, match=r"no test|finite"):
-                paired_comparison(a, b, seed=0)
-        with pytest.raises(ValueError, match="0 resamples"):
-            paired_comparison([1], [2], seed=0, resamples=0)
-        with pytest.raises(ValueError, match="level"):
-            paired_comparison([1], [2], seed=0, level=95)
-
-    @pytest.mark.parametrize(("n", "reps"), [(12, 1500), (29, 1500)])
-    def test_false_positives(self, n, reps):
+    @pytest.mark.parametrize("n", [12, 29])
+    def test_false_positives(self, n):
         # Equal arms over cases that differ much: 199 resamples make P(p <= .05) = .05 exactly.
         rng = np.random.default_rng(n)
-        cases = rng.normal(0, 3, size=(reps, n))
-        a, b = cases + rng.normal(size=(2, reps, n))
-        rejected = sum(
-            paired_comparison(x, y, seed=seed, resamples=199).p_value <= 0.05
-            for seed, (x, y) in enumerate(zip(a, b, strict=True))
-        )
-        assert rejected / reps == pytest.approx(0.05, abs=4 * math.sqrt(0.05 * 0.95 / reps))
+        a, b = rng.normal(0, 3, size=(1500, n)) + rng.normal(size=(2, 1500, n))
+        assert rejected(a, b, resamples=199) == pytest.approx(0.05, abs=four_errors(0.05, 1500))
 
     def test_finds_the_minimum_detectable_effect_as_often_as_promised(self):
-        rng, n, reps = np.random.default_rng(8), 14, 600
-        effect = stats.minimum_detectable_effect(unit_spread(n))
-        found = sum(
-            paired_comparison(sample, [0] * n, seed=0).p_value <= 0.05
-            for sample in rng.normal(effect, 1, size=(reps, n)).tolist()
-        )
-        assert found / reps == pytest.approx(0.8, abs=4 * math.sqrt(0.8 * 0.2 / reps))
+        effect = stats.minimum_detectable_effect(unit_spread(14))
+        a = np.random.default_rng(8).normal(effect, 1, size=(600, 14))
+        assert rejected(a, np.zeros_like(a)) == pytest.approx(0.8, abs=four_errors(0.8, 600))
 
 
-class TestHolm:
+class TestHolmAndPower:
     def test_by_hand(self):
         # Ascending .005 .01 .03 .04 times 4 3 2 1: .02 .03 .06 .04, and .04 is raised to .06.
         assert stats.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
         assert stats.holm([]) == []
         assert stats.holm([0.6, 0.9]) == [1.0, 1.0]
-        for bad in (-0.1, 1.1, math.nan):
-            with pytest.raises(ValueError, match="finite number in"):
-                stats.holm([0.5, bad])
 
     @given(st.lists(st.floats(0, 1), min_size=1, max_size=12), st.randoms())
     @repeatable
@@ -287,16 +268,8 @@ class TestHolm:
             plain += min(p_values) <= 0.05
             corrected += min(stats.holm(p_values)) <= 0.05
         assert plain / reps > 0.2
-        assert corrected / reps <= 0.05 + 4 * math.sqrt(0.05 * 0.95 / reps)
+        assert corrected / reps <= 0.05 + four_errors(0.05, reps)
 
-
-def unit_spread(n):
-    """n numbers of mean 0 and standard deviation 1, to rounding."""
-    values = np.arange(n) - (n - 1) / 2
-    return (values / values.std(ddof=1)).tolist()
-
-
-class TestPower:
     def test_minimum_detectable_effect(self):
         # sd 1, n = 3: t(.975, 2) + t(.8, 2) = 4.302653 + 1.060660; / sqrt(3) = 3.096509
         assert stats.minimum_detectable_effect([-1, 0, 1]) == pytest.approx(3.096509, abs=1e-5)
@@ -323,33 +296,17 @@ class TestPower:
         assert stats.minimum_detectable_effect(differences) is None
         assert stats.cases_needed(differences, 0.1) is None
 
-    def test_bad_input(self):
-        for effect in (0, -1, *NOT_FINITE):
-            with pytest.raises(ValueError, match="effect"):
-                stats.cases_needed([1, 2, 3], effect)
-        for name, bad in (("level", 1.0), ("power", 0.3), ("power", 1.0)):
-            with pytest.raises(ValueError, match=name):
-                stats.minimum_detectable_effect([1, 2, 3], **{name: bad})
-
 
 def test_worst_case_bounds():
     # Five at .9 and five that crashed: between 4.5 / 10 and 9.5 / 10.
-    found = stats.worst_case_bounds([0.9] * 5, 5)
-    assert found == (0.45, 0.95, 1.0, "worst case")
+    assert stats.worst_case_bounds([0.9] * 5, 5) == (0.45, 0.95, 1.0, "worst case")
     assert stats.worst_case_bounds([3], 1, 1, 5)[:2] == (2.0, 4.0)
     assert stats.worst_case_bounds([], 3)[:2] == (0.0, 1.0)
-    assert stats.worst_case_bounds([0.25, 0.75], 0)[:2] == (0.5, 0.5)
-    # A suite of two cases, one of which broke: 0 is not assumed, and 1 is not either.
+    # A suite of two cases, one of which broke.
     assert stats.worst_case_bounds([1.0], 1)[:2] == (0.5, 1.0)
-    for values, n_missing in (([], 0), ([0.5], -1), ([1.5], 1), ([math.nan], 1)):
-        with pytest.raises(ValueError, match=r"no bounds|finite"):
-            stats.worst_case_bounds(values, n_missing)
 
 
 def test_importing_loads_no_numeric_library():
-    code = (
-        "import sys, gno_dist.measures, gno_dist.scorers, gno_dist.stats\n"
-        "print({'numpy', 'scipy'} & set(sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == ("set()\n", "")
+    code = "import sys; from gno_dist import measures, scorers, stats; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert {"numpy", "scipy"}.isdisjoint(done.stdout.split())

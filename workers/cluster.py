@@ -9,14 +9,13 @@ import logging
 import os
 import secrets
 import shutil
+import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from gno_dist.errors import BackendError
-
-_LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 
 
 class RayCluster:
@@ -30,26 +29,24 @@ class RayCluster:
         self._stdout: int | None = None
         self._started = False
 
-    def start(self) -> None:
-        """Connect; a second start does nothing.
+    def prepare(self) -> None:
+        """Set the environment that Ray reads when it is imported; a second call does nothing.
 
         Raises:
-            BackendError: Ray cannot be started or reached.
+            BackendError: ray is imported already, so that its ports would not stay on loopback.
         """
-        if self._started:
+        if self._environment:
             return
-        self._stdout = os.dup(1)
-        os.dup2(2, 1)
-        try:
-            self._connect()
-        except Exception as exc:
-            self.stop()
-            raise BackendError(f"ray ({self._address})", f"{type(exc).__name__}: {exc}") from exc
-        self._started = True
-
-    def _connect(self) -> None:
-        local = self._address == "local"
-        if local:
+        if "ray" in sys.modules:
+            raise BackendError("ray", "was imported before its environment was set")
+        self._set_environment(
+            {
+                "RAY_USAGE_STATS_ENABLED": "0",
+                "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+                "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",
+            }
+        )
+        if self._address == "local":
             # AF_UNIX paths hold 107 bytes, and Ray adds about 50: the folder must be short.
             self._folder = Path(tempfile.mkdtemp(prefix="gno-", dir=_short_temp()))
             token = self._folder / "token"
@@ -60,18 +57,31 @@ class RayCluster:
                     "RAY_AUTH_MODE": "token",
                     "RAY_AUTH_TOKEN_PATH": str(token),
                     # Unset, Ray binds its ports on every interface, even for a local cluster.
-                    _LOOPBACK: "0",
+                    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
                     "RAY_ADDRESS": None,
                 }
             )
-        self._set_environment(
-            {
-                "RAY_USAGE_STATS_ENABLED": "0",
-                "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
-                "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",
-            }
-        )
-        import ray  # after the environment: Ray reads it when it is imported
+
+    def start(self) -> None:
+        """Connect; a second start does nothing.
+
+        Raises:
+            BackendError: Ray cannot be started or reached.
+        """
+        if self._started:
+            return
+        self.prepare()
+        self._stdout = os.dup(1)
+        os.dup2(2, 1)
+        try:
+            self._connect()
+        except Exception as exc:
+            self.stop()
+            raise BackendError(f"ray ({self._address})", f"{type(exc).__name__}: {exc}") from exc
+        self._started = True
+
+    def _connect(self) -> None:
+        import ray
 
         private: dict[str, Any] = {
             "num_cpus": self._num_cpus,
@@ -85,7 +95,7 @@ class RayCluster:
             log_to_driver=False,
             logging_level=logging.ERROR,
             configure_logging=False,
-            **(private if local else {}),
+            **(private if self._address == "local" else {}),
         )
 
     def _set_environment(self, wanted: Mapping[str, str | None]) -> None:

@@ -22,6 +22,12 @@ from workers.failures import LOST, worker_lost
 START_TIMEOUT_S = 600.0
 """Building a large index happens in an actor's start."""
 
+_remote: Any = ray.remote  # its annotations do not know concurrency groups
+_ACTOR = _remote(max_restarts=0, max_task_retries=0, concurrency_groups={"run": 1, "ctl": 1})(
+    HostActor
+)
+"""``run`` has one thread, since models are not thread-safe; ``ctl`` answers beside it."""
+
 
 class RayPool:
     """Actors that each hold the backend warm."""
@@ -50,16 +56,7 @@ class RayPool:
             WorkerLost: it died or was not ready in time.
             GnoDistError: the backend's own error, as it raised it.
         """
-        actor = (
-            ray.remote(HostActor)
-            .options(
-                num_cpus=self._limits.cpus,
-                max_restarts=0,
-                max_task_retries=0,
-                concurrency_groups={"run": 1, "ctl": 1},
-            )
-            .remote(self.spec, self._limits.threads)
-        )
+        actor = _ACTOR.options(num_cpus=self._limits.cpus).remote(self.spec, self._limits.threads)
         self._actors.add(actor)
         try:
             async with asyncio.timeout(START_TIMEOUT_S):

@@ -14,7 +14,7 @@ import orjson
 
 from gno_dist.backends.base import Backend, open_backend
 from gno_dist.calls import Call, Fault, PoolSpec, Reply
-from gno_dist.errors import BackendError
+from gno_dist.errors import BackendError, GnoDistError
 from gno_dist.files import printable
 from gno_dist.records import Usage
 
@@ -55,9 +55,13 @@ class Host:
             BackendError: as ``open_backend``.
         """
         started = time.perf_counter()
-        self._backend = open_backend(
-            self._spec.kind, self._spec.identity, self._spec.location, self._threads
-        )
+        spec = self._spec
+        try:
+            self._backend = open_backend(spec.kind, spec.identity, spec.location, self._threads)
+        except GnoDistError:
+            raise
+        except Exception as exc:  # a library's own error: say whose, without its traceback
+            raise BackendError(spec.label, f"cannot be opened: {_said(exc)}") from exc
         return {
             **self._backend.info(),
             "pid": os.getpid(),
@@ -83,11 +87,14 @@ class Host:
             ms = (time.perf_counter() - started) * 1000.0
             return encode_reply(Reply(handled.value, ms, handled.usage))
         except Exception as exc:  # a bad call must not take its neighbours with it
-            fault = {"error": type(exc).__name__, "message": printable(str(exc))[:500]}
-            return orjson.dumps(fault)
+            return orjson.dumps({"error": type(exc).__name__, "message": printable(str(exc))[:500]})
 
     def stop(self) -> None:
         """Close the backend; a second stop does nothing."""
         if self._backend is not None:
             self._backend.close()
             self._backend = None
+
+
+def _said(exc: Exception) -> str:
+    return f"{type(exc).__name__}: {exc}"

@@ -1,4 +1,4 @@
-"""A corpus' index: a lexical part and a vector part, each built once and opened when first asked.
+"""A corpus' index: a lexical part and a vector part, each built once and opened where needed.
 
 The parts are files named by what decides their content (corpus, chunking, and tokenizer or
 embedder), so points that differ in one setting share the other part. Opened read-only.
@@ -19,7 +19,7 @@ from gno_dist.backends.sqlite import Connection, ensure_file, load_vector_extens
 from gno_dist.backends.vectors import Vectors, build_vectors
 from gno_dist.calls import PoolSpec
 from gno_dist.corpus import Corpus, CorpusRef, load_corpus
-from gno_dist.errors import BackendError
+from gno_dist.errors import BackendError, ModelNotFound
 from gno_dist.loading import Collector
 from gno_dist.presets import Preset
 
@@ -35,6 +35,8 @@ EMBEDDERS: dict[str, tuple[Callable[[], dict[str, Any]], Callable[[], Embedder]]
 def index_pool(corpus: Corpus, name: str, preset: Preset) -> PoolSpec:
     """The pool that searches a corpus with a preset's lexical and embedder settings.
 
+    One pool serves every depth; ``location["methods"]`` says which parts to open.
+
     Raises:
         ModelNotFound: the embedder is needed and not installed.
     """
@@ -43,14 +45,25 @@ def index_pool(corpus: Corpus, name: str, preset: Preset) -> PoolSpec:
         "corpus": corpus.digest,
         "chunking": preset.chunking.model_dump(mode="json"),
     }
-    lexical = {**base, "lexical": preset.lexical.model_dump(mode="json")}
-    identity, parts = dict(lexical), {"lexical": canonical.digest(lexical)}
-    if preset.stages.vector:
+    embedder: dict[str, Any]
+    try:
         embedder = EMBEDDERS[preset.embedder.backend][0]()
-        vector = {**base, "embedder": embedder}
-        identity["embedder"] = embedder
-        parts["vector"] = canonical.digest(vector)
-    location = {"folder": str(corpus.path), "collection": corpus.ref.collection}
+    except ModelNotFound:
+        if preset.stages.vector:
+            raise
+        embedder = {"backend": preset.embedder.backend, "missing": True}
+    lexical = preset.lexical.model_dump(mode="json")
+    parts = {
+        "lexical": canonical.digest({**base, "lexical": lexical}),
+        "vector": canonical.digest({**base, "embedder": embedder}),
+    }
+    used = {"lexical": preset.stages.lexical, "vector": preset.stages.vector}
+    location = {
+        "folder": str(corpus.path),
+        "collection": corpus.ref.collection,
+        "methods": [method for method, wanted in used.items() if wanted],
+    }
+    identity = {**base, "lexical": lexical, "embedder": embedder}
     return PoolSpec("index", f"index {name}", identity, location, parts)
 
 
@@ -60,20 +73,22 @@ def open_index(identity: Mapping[str, Any], location: Mapping[str, Any], threads
     Raises:
         BackendError: the folder does not hold the corpus that the plan names.
     """
-    return Index(dict(identity), Path(location["folder"]), location["collection"])
+    return Index(dict(identity), location)
 
 
 class Index:
     """Both parts of an index; for use from one thread."""
 
-    def __init__(self, identity: dict[str, Any], folder: Path, collection: str | None) -> None:
+    def __init__(self, identity: dict[str, Any], location: Mapping[str, Any]) -> None:
         self._identity = identity
-        self._folder = folder
-        self._collection = collection
+        self._folder = Path(location["folder"])
+        self._collection = location["collection"]
         self._built_ms = 0.0
         self._connections: list[Connection] = []
-        self._lexical = self._open_lexical()
-        self._vectors = self._open_vectors() if "embedder" in identity else None
+        openers = {"lexical": self._open_lexical, "vector": self._open_vectors}
+        self._parts: dict[str, Fts5 | RankBm25 | Vectors] = {
+            method: openers[method]() for method in location["methods"]
+        }
 
     def handle(self, method: str, args: Mapping[str, Any]) -> Handled:
         """Answer ``lexical`` or ``vector`` with ``[[docid, seq, score], ...]``.
@@ -81,9 +96,9 @@ class Index:
         Raises:
             ValueError: unknown method, or a part that this index does not have.
         """
-        part = {"lexical": self._lexical, "vector": self._vectors}.get(method)
+        part = self._parts.get(method)
         if part is None:
-            raise ValueError(f"this index has no part {method!r}")
+            raise ValueError(f"this index was not opened for {method!r}")
         return Handled(part.search(args["text"], args["collection"], args["k"]))
 
     def info(self) -> dict[str, Any]:

@@ -48,9 +48,9 @@ def _forms(rubric: Rubric) -> list[dict[str, Any]]:
             for order in ("yes or no", "no or yes")
         ]
     if isinstance(rubric, ScoreRubric):
-        levels = "".join(f"{i}: {text}\n" for i, text in enumerate(rubric.criteria, start=1))
-        labels = [f" {i}" for i in range(1, len(rubric.criteria) + 1)]
-        return [{"suffix": f"{head}{levels}Number:", "labels": labels}]
+        marks = LETTERS[: len(rubric.criteria)]  # a digit after a space is two tokens for some
+        levels = "".join(f"{m}: {text}\n" for m, text in zip(marks, rubric.criteria, strict=True))
+        return [{"suffix": f"{head}{levels}Letter:", "labels": [f" {mark}" for mark in marks]}]
     return _choice_forms(rubric, head)
 
 

@@ -7,7 +7,7 @@ measure: a paired randomisation test, corrected by Holm over all comparisons of 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from gno_dist.plan import Plan, PlannedSuite, Point
+from gno_dist.plan import Plan, PlannedSuite
 from gno_dist.reduce import MeasureTotals, Reducer
 from gno_dist.scoring import parse_any
 from gno_dist.stats import (
@@ -51,10 +51,11 @@ def primary_measure(suite: PlannedSuite) -> str:
 
 def _suite_verdict(suite: PlannedSuite, reducer: Reducer) -> dict[str, Any]:
     name = primary_measure(suite)
+    labels = {point.id: point.label for point in suite.points}
     values = {
         point: cell.measures.get(name, MeasureTotals()).case_means()
-        for point in suite.points
-        if (cell := reducer.cells.get((suite.loaded.name, point.id))) is not None
+        for point in labels
+        if (cell := reducer.cells.get((suite.loaded.name, point))) is not None
     }
     scored = {point: means for point, means in values.items() if means}
     entry: dict[str, Any] = {"suite": suite.loaded.name, "measure": name}
@@ -63,12 +64,13 @@ def _suite_verdict(suite: PlannedSuite, reducer: Reducer) -> dict[str, Any]:
     common = frozenset.intersection(*(frozenset(means) for means in scored.values()))
     if not common:
         return {**entry, "sentences": ["The points share no scored case: they cannot be compared."]}
-    best = max(scored, key=lambda p: (mean([scored[p][case] for case in sorted(common)]), p.id))
-    comparisons = _compare(best, scored, sorted(common))
+    # The first point in plan order wins a tie.
+    best = max(scored, key=lambda p: mean([scored[p][case] for case in sorted(common)]))
+    comparisons = _compare(best, scored, sorted(common), labels)
     return {
         **entry,
         "common_cases": len(common),
-        "best": best.label,
+        "best": labels[best],
         "comparisons": [
             {
                 "other": c.other,
@@ -85,14 +87,17 @@ def _suite_verdict(suite: PlannedSuite, reducer: Reducer) -> dict[str, Any]:
             }
             for c in comparisons
         ],
-        "sentences": _sentences(best.label, name, len(common), comparisons),
+        "sentences": _sentences(labels[best], name, len(common), comparisons),
     }
 
 
 def _compare(
-    best: Point, scored: Mapping[Point, Mapping[str, float]], cases: Sequence[str]
+    best: str,
+    scored: Mapping[str, Mapping[str, float]],
+    cases: Sequence[str],
+    labels: Mapping[str, str],
 ) -> list[Comparison]:
-    others = [point for point in scored if point.id != best.id]
+    others = [point for point in scored if point != best]
     ours = [scored[best][case] for case in cases]
     results = [
         paired_comparison(ours, [scored[point][case] for case in cases], seed=SEED)
@@ -101,7 +106,7 @@ def _compare(
     adjusted = holm([result.p_value for result in results])
     return [
         Comparison(
-            point.label,
+            labels[point],
             result,
             p,
             minimum_detectable_effect(
