@@ -21,6 +21,7 @@ from gno_dist.records import (
     StageReceipt,
     Unscored,
 )
+from gno_dist.retrieval.context import without_citations
 from gno_dist.scorers import has_citations, latency_score, valid_citations
 
 
@@ -66,7 +67,15 @@ class Quality:
         return self.name
 
     def outcome(self, case: Case, outputs: Outputs) -> Outcome:
-        """The judged quality of the case's answer."""
+        """The judged quality of the case's answer.
+
+        An empty answer was measured and is bad: it is not relevant and covers nothing. Whether it
+        is grounded cannot be said.
+        """
+        if outputs.answer is not None and not without_citations(outputs.answer.text):
+            if self.name == "groundedness":
+                return Unscored(reason="the answer is empty")
+            return Scored(value=0.0)
         if outputs.judgement is None or outputs.judge_model is None:
             return Unscored(reason="the answer was not judged")
         return likelihood.outcome(self.name, dict(outputs.judgement), outputs.judge_model)

@@ -87,7 +87,8 @@ class RayCluster:
             "num_cpus": self._num_cpus,
             "include_dashboard": False,
             "object_store_memory": 100 * 2**20,
-            "_temp_dir": str(self._folder),
+            # Ray opens its own folder to everyone; the one above it stays private.
+            "_temp_dir": str(self._folder / "r") if self._folder else None,
         }
         ray.init(
             address=self._address,
