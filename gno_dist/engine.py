@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gno_dist import files, jobs
+from gno_dist import files
 from gno_dist.backends.passages import PassageTexts
 from gno_dist.cache import ReplyCache
 from gno_dist.calls import PoolSpec
@@ -25,7 +25,7 @@ from gno_dist.report import markdown
 from gno_dist.report.summary import summarise
 from gno_dist.report.verdict import verdict
 from gno_dist.runner import RunLimits, run_job
-from gno_dist.trials import Passage, observed_measures
+from gno_dist.trials import Passage, fingerprint
 
 
 class Execution(NamedTuple):
@@ -120,18 +120,12 @@ def write_reports(
     plan: Plan, journal: Journal, reducer: Reducer, folder: Path, run: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Write summary.json and report.md from the journal; returns the summary."""
-    fingerprint = fingerprint_of(plan, journal)
-    summary = summarise(plan, reducer, fingerprint=fingerprint, run=run)
+    digest = fingerprint(plan, journal.in_plan_order())
+    summary = summarise(plan, reducer, fingerprint=digest, run=run)
     summary["verdict"] = verdict(plan, reducer)
     files.write_json(folder / "summary.json", summary)
     files.write_text(folder / "report.md", markdown.render(summary))
     return summary
-
-
-def fingerprint_of(plan: Plan, journal: Journal) -> str:
-    """The fingerprint of a journal's records in plan order."""
-    observed = {suite.loaded.name: observed_measures(suite) for suite in plan.suites}
-    return jobs.fingerprint(journal.in_plan_order(), observed)
 
 
 def passages_of(plan: Plan) -> Callable[[Unit], Passage]:

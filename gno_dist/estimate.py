@@ -13,11 +13,11 @@ from gno_dist.plan import Plan, Unit
 from gno_dist.records import STAGES, StageName
 
 SECONDS: Mapping[StageName, float] = {
-    "expand": 2.0,
+    "expand": 1.6,
     "search": 0.02,
-    "rerank": 0.35,
-    "answer": 3.5,
-    "judge": 6.0,
+    "rerank": 0.15,
+    "answer": 2.5,
+    "judge": 2.2,
 }
 """Seconds of service a call, measured with the embedded models on one thread of a 2-core machine
 (docs/benchmarks.md); larger models take in proportion to their size."""

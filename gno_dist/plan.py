@@ -247,3 +247,19 @@ def _merged(known: PoolSpec | None, pool: PoolSpec) -> PoolSpec:
         return pool
     methods = sorted({*known.location["methods"], *pool.location["methods"]})
     return known._replace(location={**known.location, "methods": methods})
+
+
+def lints(plan: Plan) -> list[str]:
+    """What is allowed but unlikely to be meant, one sentence each."""
+    found = []
+    for suite in plan.suites:
+        drawn = any(
+            point.spec.preset.generator is not None and point.spec.preset.generator.temperature > 0
+            for point in suite.points
+        )
+        if suite.trials > 1 and not drawn:
+            found.append(
+                f"suite {suite.loaded.name!r} has {suite.trials} trials and no point draws"
+                " (generator.temperature is 0): its trials are identical"
+            )
+    return found

@@ -4,12 +4,13 @@
 number of a job can be checked without running anything.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+from gno_dist import canonical
 from gno_dist.cases import Case
 from gno_dist.judges import labels
 from gno_dist.pipelines import Setting, Trace
-from gno_dist.plan import PlannedSuite, Point, Unit
+from gno_dist.plan import Plan, PlannedSuite, Point, Unit
 from gno_dist.records import Observed, Outcome, UnitRecord
 from gno_dist.scoring import Outputs, broken_stage, parse_any, score
 
@@ -79,3 +80,12 @@ def observed_measures(suite: PlannedSuite) -> frozenset[str]:
     """Names of the suite's measures that are observations, never hashed."""
     parsed = (parse_any(name) for name in suite.loaded.suite.measures)
     return frozenset(str(measure) for measure in parsed if not measure.canonical)
+
+
+def fingerprint(plan: Plan, records: Iterable[UnitRecord]) -> str:
+    """sha256 over the canonical records in the given order (plan order), 64 hex digits."""
+    observed = {suite.loaded.name: observed_measures(suite) for suite in plan.suites}
+    return canonical.digest_stream(
+        canonical.canonical_json(record.canonical(observed[record.suite])) + b"\n"
+        for record in records
+    )

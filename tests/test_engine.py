@@ -14,6 +14,7 @@ from gno_dist.backends.resolve import pools_of
 from gno_dist.engine import Events, Execution, execute
 from gno_dist.errors import BudgetExceeded
 from gno_dist.journal import Journal
+from gno_dist.manifest import manifest_of
 from gno_dist.placement import Machine
 from gno_dist.plan import Plan
 from gno_dist.pool import InlinePool, Pool
@@ -243,7 +244,7 @@ def test_the_failure_budget_names_its_option(tmp_path: Path) -> None:
 def test_a_plan_from_a_manifest_is_the_same_plan(tiny_job: LoadedJob, tmp_path: Path) -> None:
     plan = Plan(tiny_job, pools_of)
     folder = jobs.create_folder(tmp_path / "results", plan)
-    manifest = jobs.manifest_of(tiny_job, plan, folder, {})
+    manifest = manifest_of(tiny_job, plan, folder, {})
     (folder / "manifest.json").write_bytes(orjson.dumps(manifest))
     _, stored = jobs.stored_plan(folder)
     _, rebuilt = jobs.rebuild(folder, pools_of)

@@ -107,9 +107,9 @@ def _assemble_q4(part: Path) -> None:
 
 
 def _requantise_q2(part: Path) -> None:
-    from gno_dist.backends import llama
+    from gno_dist.backends.llama_library import quantise
 
-    llama.quantise(_embedded("gemma3-270m-q4"), part, "Q2_K")
+    quantise(_embedded("gemma3-270m-q4"), part, "Q2_K")
 
 
 def _plain_file(name: str) -> Path:

@@ -60,12 +60,16 @@ def llm_pool(settings: Llm) -> PoolSpec:
 @cache
 def _llama_identity() -> dict[str, Any]:
     try:
-        from gno_dist.backends import llama
+        from gno_dist.backends import llama, llama_library
     except ImportError as exc:
         raise BackendError(
             "llama", f"llama-cpp-python is not installed ({exc}); run `make install`"
         ) from exc
-    return {"n_batch": llama.N_BATCH, "n_scored": llama.N_SCORED, "build": llama.build()}
+    return {
+        "n_batch": llama.N_BATCH,
+        "n_scored": llama.N_SCORED,
+        "build": llama_library.build(),
+    }
 
 
 def _fake_pool(settings: Llm) -> PoolSpec:

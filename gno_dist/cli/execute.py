@@ -1,0 +1,186 @@
+"""From a checked job to its result: what ``sweep``, ``run`` and ``resume`` share."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import typer
+
+from gno_dist import jobs
+from gno_dist.backends.paths import reply_cache_file
+from gno_dist.backends.resolve import check_models, pools_of
+from gno_dist.cli.console import say, show, show_json, show_table
+from gno_dist.cli.options import PoolKind
+from gno_dist.cli.progress import Progress
+from gno_dist.engine import Events, Execution, execute, limits_by_pool
+from gno_dist.errors import ConfigError, GnoDistError, Interrupted
+from gno_dist.files import read_structured, write_json
+from gno_dist.journal import Journal
+from gno_dist.manifest import manifest_of
+from gno_dist.placement import this_machine
+from gno_dist.plan import Plan, lints
+from gno_dist.pool import InlinePool, PoolFactory
+from gno_dist.report import text
+from gno_dist.report.summary import exit_code
+from gno_dist.runner import RunLimits
+from gno_dist.settings import Settings, load_settings
+from gno_dist.sweep import LoadedJob
+
+
+class Invocation(NamedTuple):
+    """What one call of the command line wants beside the settings."""
+
+    actors: Sequence[str] = ()
+    ray_address: str = "local"
+    as_json: bool = False
+    quiet: bool = False
+
+
+def settings_from(**flags: Any) -> Settings:
+    """The settings here: flags, then gno-dist.yaml, then defaults."""
+    return override(load_settings(Path.cwd()), **flags)
+
+
+def override(settings: Settings, **flags: Any) -> Settings:
+    """Settings with the flags that were given; None means not given."""
+    given = {
+        name: str(value) if isinstance(value, Path) else value
+        for name, value in flags.items()
+        if value is not None
+    }
+    return Settings.model_validate({**settings.model_dump(), **given})
+
+
+def start(job: LoadedJob, settings: Settings, invocation: Invocation, trials: int | None) -> None:
+    """Make a job folder for a checked job and carry it out."""
+    check_models(job)
+    plan = Plan(job, pools_of, trials)
+    limits_by_pool(plan, _execution(settings, invocation, InlinePool))  # fits, or says so, first
+    folder = jobs.create_folder(Path(settings.results), plan)
+    manifest = manifest_of(job, plan, folder, settings.model_dump(mode="json"))
+    write_json(folder / "manifest.json", manifest)
+    carry_out(plan, folder, settings, invocation)
+
+
+def carry_out(plan: Plan, folder: Path, settings: Settings, invocation: Invocation) -> None:
+    """Run what a job folder is missing and show the result.
+
+    Raises:
+        typer.Exit: with any code but 0.
+    """
+    if not invocation.quiet:
+        for line in lints(plan):
+            say(f"lint: {line}")
+        say(f"job {folder}: {plan.n_units} units in {len(plan.groups)} group(s)")
+        shown = settings.model_dump(mode="json", exclude={"version", "results"})
+        say("settings: " + ", ".join(f"{name}={value}" for name, value in shown.items()))
+    done = _count_done(folder, plan)
+    with ExitStack() as stack:
+        factory = _factory(settings.pool, invocation.ray_address, stack)
+        progress = stack.enter_context(Progress(plan, done, quiet=invocation.quiet))
+        execution = _execution(settings, invocation, factory)
+        events = Events(progress.on_record, progress.on_open)
+        try:
+            summary = asyncio.run(execute(plan, folder, execution, events))
+        except KeyboardInterrupt:
+            stopped: GnoDistError | None = Interrupted()
+        except GnoDistError as exc:
+            stopped = exc
+        else:
+            stopped = None
+    if stopped is not None:
+        summary = read_structured(folder / "summary.json")
+    show_summary(summary, folder, as_json=invocation.as_json)
+    if stopped is not None:
+        why = str(stopped) or "interrupted"
+        say(f"gno-dist: {why}\nresume with: gno-dist resume {folder}")
+        raise typer.Exit(stopped.exit_code)
+    code = exit_code(summary, settings.min_coverage)
+    if code:
+        raise typer.Exit(code)
+
+
+def _count_done(folder: Path, plan: Plan) -> int:
+    path = folder / "journal.jsonl"
+    if not path.exists():
+        return 0
+    journal = Journal(path, plan.n_units)
+    journal.close()
+    if journal.torn_bytes:
+        say(f"{path}: cut a torn last line of {journal.torn_bytes} bytes; a copy is kept beside it")
+    return journal.n_done
+
+
+def _execution(settings: Settings, invocation: Invocation, factory: PoolFactory) -> Execution:
+    return Execution(
+        factory=factory,
+        machine=this_machine(),
+        cache_file=reply_cache_file() if settings.cache else None,
+        limits=RunLimits(settings.concurrency, settings.max_failed),
+        workers=_workers(invocation.actors),
+        attempt_timeout_s=settings.attempt_timeout_s,
+    )
+
+
+def _workers(entries: Sequence[str]) -> dict[str, int]:
+    counts, problems = {}, []
+    for entry in entries:
+        role, _, number = entry.partition("=")
+        if role not in {"search", "llm"} or not number.isdigit() or int(number) < 1:
+            problems.append(f"{entry!r}; write search=N or llm=N")
+        else:
+            counts[role] = int(number)
+    if problems:
+        raise ConfigError("--actors", problems)
+    return counts
+
+
+def _factory(kind: PoolKind, ray_address: str, stack: ExitStack) -> PoolFactory:
+    if kind == "inline":
+        return InlinePool
+    # ray itself is imported when the first pool opens: a cached job never waits for it.
+    cluster: list[Any] = []
+
+    def factory(*args: Any) -> Any:
+        from workers.cluster import RayCluster
+
+        if not cluster:
+            cluster.append(RayCluster(ray_address, num_cpus=this_machine().cores))
+            stack.callback(cluster[0].stop)
+            cluster[0].start()
+        from workers.pool import RayPools
+
+        return RayPools(cluster[0])(*args)
+
+    return factory
+
+
+def show_summary(summary: dict[str, Any], folder: Path, *, as_json: bool) -> None:
+    """The result: one JSON document, or tables, sentences and the fingerprint line."""
+    if as_json:
+        show_json(summary)
+        return
+    for suite, cells in text.by_suite(summary["cells"]).items():
+        show(f"\n{suite} ({cells[0]['kind']})")
+        show_table(*text.suite_rows(cells))
+    show("\nMeans over cases with 95 % intervals; p50/p95: service time composed of the stages'.")
+    show("\nWhat may be concluded")
+    for entry in summary["verdict"]:
+        show(f"  {entry['suite']}: {' '.join(entry['sentences'])}")
+    sections: list[tuple[str, Callable[[Any], list[str]]]] = [
+        ("Gates that do not hold", text.gate_lines),
+        ("Not measured", text.missing_lines),
+        ("This run", text.run_lines),
+    ]
+    for title, lines_of in sections:
+        if lines := lines_of(summary):
+            show(f"\n{title}")
+            for line in lines:
+                show(f"  {line}")
+    if not summary["complete"]:
+        units = summary["units"]
+        show(f"\nPARTIAL: {units['done']} of {units['planned']} units")
+    show(f"\n{folder / 'report.md'}")
+    show(f"fingerprint {summary['fingerprint']}")
