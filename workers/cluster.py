@@ -15,7 +15,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from gno_dist.errors import BackendError
+
+_PREFIX = "gno-ray-"
 
 
 class RayCluster:
@@ -48,7 +52,9 @@ class RayCluster:
         )
         if self._address == "local":
             # AF_UNIX paths hold 107 bytes, and Ray adds about 50: the folder must be short.
-            self._folder = Path(tempfile.mkdtemp(prefix="gno-", dir=_short_temp()))
+            _remove_leftovers(Path(_short_temp()))
+            prefix = f"{_PREFIX}{os.getpid()}-"
+            self._folder = Path(tempfile.mkdtemp(prefix=prefix, dir=_short_temp()))
             token = self._folder / "token"
             token.touch(mode=0o600)
             token.write_text(secrets.token_hex(32), encoding="ascii")
@@ -132,3 +138,12 @@ class RayCluster:
 def _short_temp() -> str:
     usual = tempfile.gettempdir()
     return "/tmp" if len(usual) > 30 and os.path.isdir("/tmp") else usual
+
+
+def _remove_leftovers(parent: Path) -> None:
+    """Remove our folders whose process was killed before it could."""
+    for folder in parent.glob(f"{_PREFIX}*-*"):
+        pid = folder.name.removeprefix(_PREFIX).split("-")[0]
+        own = folder.is_dir() and folder.stat().st_uid == os.getuid()
+        if own and pid.isdigit() and not psutil.pid_exists(int(pid)):
+            shutil.rmtree(folder, ignore_errors=True)

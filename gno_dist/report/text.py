@@ -21,9 +21,11 @@ def estimate(measure: Mapping[str, Any]) -> str:
 
 
 def milliseconds(value: float | None) -> str:
-    """Milliseconds, or seconds from ten thousand on."""
+    """Milliseconds, one decimal below ten; seconds from ten thousand on."""
     if value is None:
         return "–"
+    if value < 10:
+        return f"{value:.1f} ms"
     return f"{value:.0f} ms" if value < 10_000 else f"{value / 1000:.1f} s"
 
 
