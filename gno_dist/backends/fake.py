@@ -19,7 +19,7 @@ from gno_dist.records import Usage
 
 
 def open_fake(identity: Mapping[str, Any], location: Mapping[str, Any], threads: int) -> "Fake":
-    """Open the fake; ``location["faults"]`` maps a marker to ``raise``, ``hang`` or ``die``."""
+    """Open the fake; ``location["faults"]``: marker -> ``raise``, ``hang``, ``die`` or ``slow``."""
     return Fake(str(identity.get("name", "fake")), dict(location.get("faults", {})))
 
 
@@ -64,6 +64,9 @@ class Fake:
                     os._exit(66)
                 if fault == "hang":
                     time.sleep(3600)
+                if fault == "slow":
+                    time.sleep(0.05)
+                    continue
                 raise RuntimeError(f"fake fault at {marker!r}")
 
     def info(self) -> dict[str, Any]:
