@@ -5,9 +5,11 @@ The file may be deleted at any time; several processes may use it at once.
 """
 
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import apsw
+from filelock import FileLock
 
 from gno_dist.backends.host import decode_reply, encode_reply
 from gno_dist.calls import Fault, Reply
@@ -31,7 +33,9 @@ class ReplyCache:
             path.parent.mkdir(parents=True, exist_ok=True)
         self._connection = apsw.Connection(str(path) if path is not None else "")
         self._connection.set_busy_timeout(30_000)
-        self._connection.execute("PRAGMA journal_mode=WAL")
+        # Processes that turn one new file to WAL at once get "locked" at once, without the wait.
+        with FileLock(f"{path}.lock") if path is not None else nullcontext():
+            self._connection.execute("PRAGMA journal_mode=WAL")
         self._connection.execute("PRAGMA synchronous=NORMAL")
         self._connection.execute(
             "CREATE TABLE IF NOT EXISTS replies (id TEXT PRIMARY KEY, data BLOB) WITHOUT ROWID"

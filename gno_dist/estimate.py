@@ -75,7 +75,8 @@ def _needs(unit: Unit) -> Iterator[tuple[StageName, str, int]]:
                 yield "search", _key(part, expanded), 3 if method == "lexical" else 2
     found = _key(text, pools["index"].key, stages, preset.search.model_dump(), expanded)
     if stages.rerank:
-        yield "rerank", _key(found, pools["reranker"].key), preset.search.candidates
+        found = _key(found, pools["reranker"].key)
+        yield "rerank", found, preset.search.candidates
     if unit.suite.loaded.suite.kind == "answer" and generator is not None:
         answer = _key(found, pools["generator"].key, generator.model_dump(), drawn)
         yield "answer", answer, 1

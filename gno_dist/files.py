@@ -4,7 +4,9 @@ Accepts a byte order mark, CRLF and blank lines, refuses everything that is not 
 file and place of what it refuses. Knows formats, not what the documents mean.
 """
 
+import math
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +15,8 @@ from typing import Any
 import orjson
 
 from gno_dist.errors import ConfigError
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def read_text(path: Path) -> str:
@@ -85,36 +89,52 @@ def read_jsonl(path: Path) -> Iterator[tuple[int, Any]]:
 def _parse_yaml(text: str, source: str) -> Any:
     import yaml  # 30 ms; most commands that read no YAML should not pay for it
 
-    class UniqueKeyLoader(yaml.SafeLoader):
-        """Safe YAML that refuses a mapping with the same key twice (YAML itself keeps the last)."""
+    class JsonLoader(yaml.SafeLoader):
+        """Safe YAML with JSON's values: no key twice, no NaN, and dates stay the text they are."""
+
+        yaml_implicit_resolvers = {
+            first: [item for item in items if item[0] != "tag:yaml.org,2002:timestamp"]
+            for first, items in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        }
 
         def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-            seen: set[Any] = set()
-            for key_node, _ in node.value:
-                key = self.construct_object(key_node, deep=True)
-                if isinstance(key, str) and key in seen:
+            seen: set[tuple[str, str]] = set()
+            for key, _ in node.value:
+                if not isinstance(key, yaml.ScalarNode):
+                    continue
+                if (key.tag, key.value) in seen:
                     raise yaml.constructor.ConstructorError(
-                        None, None, f"key {key!r} appears twice", key_node.start_mark
+                        None, None, f"key {key.value!r} appears twice", key.start_mark
                     )
-                if isinstance(key, str):
-                    seen.add(key)
+                seen.add((key.tag, key.value))
             return super().construct_mapping(node, deep)
 
+        def construct_finite(self, node: yaml.ScalarNode) -> float:
+            value = self.construct_yaml_float(node)
+            if not math.isfinite(value):
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"{node.value} is not a finite number", node.start_mark
+                )
+            return value
+
+    JsonLoader.add_constructor("tag:yaml.org,2002:float", JsonLoader.construct_finite)
     try:
-        return yaml.load(text, Loader=UniqueKeyLoader)
+        return yaml.load(text, Loader=JsonLoader)
+    except RecursionError as exc:
+        raise ConfigError(source, ["nested too deeply"]) from exc
+    except ValueError as exc:  # an explicit tag that does not fit, such as !!int x
+        raise ConfigError(source, [str(exc)]) from exc
     except yaml.YAMLError as exc:
         mark = getattr(exc, "problem_mark", None)
         place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise ConfigError(source, [f"{place}{getattr(exc, 'problem', None) or exc}"]) from exc
+        raise ConfigError(
+            source, [place + (getattr(exc, "problem", None) or " ".join(str(exc).split()))]
+        ) from exc
 
 
 def printable(text: str) -> str:
     """Replace lone surrogates, which no UTF-8 file can hold, by U+FFFD."""
-    return text.encode("utf-8", "replace").decode("utf-8") if _has_surrogate(text) else text
-
-
-def _has_surrogate(text: str) -> bool:
-    return any("\ud800" <= char <= "\udfff" for char in text)
+    return _SURROGATE.sub("\ufffd", text)
 
 
 def json_bytes(value: Any, *, indent: bool = False) -> bytes:

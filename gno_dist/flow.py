@@ -72,8 +72,9 @@ class Flow:
         unique = {call.id: call for call in calls}
         self.shared_calls += len(calls) - len(unique)
         found: dict[str, Reply | Fault] = dict(self._cache.get_many(list(unique)))
-        joined = {key: self._under_way[key] for key in unique if key in self._under_way}
-        missing = [call for key, call in unique.items() if key not in found and key not in joined]
+        unknown = [key for key in unique if key not in found]
+        joined = {key: self._under_way[key] for key in unknown if key in self._under_way}
+        missing = [unique[key] for key in unknown if key not in joined]
         self.shared_calls += len(found) + len(joined)
         by_pool: dict[str, list[Call]] = {}
         for call in missing:
@@ -90,8 +91,7 @@ class Flow:
         for task in tasks:
             found.update(task.result())
         for key, future in joined.items():
-            if key not in found:
-                found[key] = await future
+            found[key] = await future
         return found
 
     async def _make(self, key: str, calls: Sequence[Call]) -> dict[str, Reply | Fault]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic.alias_generators import to_camel
+from pydantic.alias_generators import to_camel, to_snake
 
 from gno_dist import files
 from gno_dist.errors import ConfigError
@@ -33,10 +33,14 @@ class Collector:
 
     def __init__(self) -> None:
         self.problems: list[str] = []
+        self._noted: set[str] = set()
 
     def add(self, path: Path | str, place: str, problem: str) -> None:
-        """Note one problem at ``place`` (a path inside the file, may be empty)."""
-        self.problems.append(": ".join(part for part in (str(path), place, problem) if part))
+        """Note one problem, once, at ``place`` (a path inside the file, may be empty)."""
+        line = ": ".join(part for part in (str(path), place, problem) if part)
+        if line not in self._noted:
+            self._noted.add(line)
+            self.problems.append(line)
 
     def read(self, path: Path) -> Any:
         """Read a structured file; None (and a problem noted) when it cannot be read."""
@@ -78,8 +82,10 @@ class Collector:
 
 def _describe(error: Any, place: str) -> tuple[str, str]:
     """Place and message of one pydantic error, with the offending value."""
-    where = place
-    for part in error["loc"]:
+    where, parts = place, list(error["loc"])
+    if error["type"] == "missing":  # pydantic names the alias, the documentation the field
+        parts[-1] = to_snake(parts[-1])
+    for part in parts:
         if isinstance(part, int):
             where += f"[{part}]"
         else:

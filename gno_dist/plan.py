@@ -141,7 +141,7 @@ class Plan:
 
     @cached_property
     def groups(self) -> list[Group]:
-        """Groups in the order of their first unit; a set of pools inside another joins it.
+        """Groups in the order in which their pools first occur; a set inside another joins it.
 
         1. Points with the same pools form one group.
         2. A group whose pools are all part of a larger group's joins the first such group, so that

@@ -4,9 +4,10 @@ A point of a sweep is a preset with some settings replaced. Knows the settings, 
 what each depth means; knows nothing of how a backend is opened.
 """
 
-from typing import Any, Literal, NamedTuple
+from copy import deepcopy
+from typing import Any, Literal, NamedTuple, Self
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, model_validator
 
 from gno_dist.loading import UserModel
 
@@ -50,6 +51,12 @@ class Chunking(UserModel):
 
     max_words: int = Field(default=160, ge=10, le=2000)
     overlap_words: int = Field(default=20, ge=0, le=500)
+
+    @model_validator(mode="after")
+    def _overlap_is_smaller(self) -> Self:
+        if self.overlap_words >= self.max_words:
+            raise ValueError("overlap_words must be smaller than max_words")
+        return self
 
 
 class Llm(UserModel):
@@ -137,9 +144,7 @@ def with_settings(preset: dict[str, Any], settings: dict[str, JsonValue]) -> dic
     Raises:
         KeyError: a path that the preset does not have; the message is the path.
     """
-    result: dict[str, Any] = {
-        key: dict(value) if isinstance(value, dict) else value for key, value in preset.items()
-    }
+    result = deepcopy(preset)
     for path, value in settings.items():
         *parents, last = path.split(".")
         target = result
@@ -150,5 +155,5 @@ def with_settings(preset: dict[str, Any], settings: dict[str, JsonValue]) -> dic
             target = inner
         if last not in target:
             raise KeyError(path)
-        target[last] = value
+        target[last] = deepcopy(value)
     return result

@@ -7,7 +7,7 @@ tokens from a cache); everything else must not, and is what the fingerprint hash
 
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, JsonValue
 
 RECORD_VERSION: Literal[1] = 1
 
@@ -140,7 +140,7 @@ class UnitRecord(Frozen):
     ranking: tuple[ScoredDoc, ...] | None = None
     expansion: Expansion | None = None
     answer: Answer | None = None
-    judgement: dict[str, Any] | None = None
+    judgement: dict[str, JsonValue] | None = None
     """The judge's reply as validated: rubric id or quality name -> its fields."""
     receipts: tuple[StageReceipt, ...] = ()
     outcomes: dict[str, Outcome]

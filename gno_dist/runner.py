@@ -32,8 +32,19 @@ class RunLimits(NamedTuple):
     """Failed units above this number stop the job; None: no limit."""
 
 
+class Shard(NamedTuple):
+    """Units that one lane works on together; ``kind`` tells which cost about the same."""
+
+    units: list[Unit]
+    kind: str
+
+
 class Sharder:
-    """Cuts the units of a group into shards; cases stay whole, so that their points share work."""
+    """Cuts the units of a group into shards; cases stay whole, so that their points share work.
+
+    A shard holds one kind of case only (same suite, same points), since another kind may take a
+    thousand times longer. How many cases fit is learned for each kind; the first shard has one.
+    """
 
     def __init__(self, plan: Plan, group: Group, journal: Journal) -> None:
         self._cases: Iterator[list[Unit]] = (
@@ -41,23 +52,34 @@ class Sharder:
             for units in plan.case_units(group)
             if (missing := [unit for unit in units if not journal.done(unit.number)])
         )
-        self._unit_s: float | None = None
+        self._next = next(self._cases, None)
+        self._unit_s: dict[str, float] = {}
 
-    def next(self) -> list[Unit]:
-        """The next shard; empty when all units are given out."""
-        wanted = 1 if self._unit_s is None else int(SHARD_S / max(self._unit_s, 1e-6))
-        shard: list[Unit] = []
-        while len(shard) < min(max(wanted, 1), MAX_SHARD_UNITS):
-            case = next(self._cases, None)
-            if case is None:
+    def next(self) -> Shard | None:
+        """The next shard; None when all units are given out."""
+        if self._next is None:
+            return None
+        kind = _kind(self._next)
+        known = self._unit_s.get(kind)
+        wanted = 1 if known is None else int(SHARD_S / max(known, 1e-6))
+        units: list[Unit] = []
+        while self._next is not None and _kind(self._next) == kind:
+            if units and len(units) + len(self._next) > min(wanted, MAX_SHARD_UNITS):
                 break
-            shard.extend(case)
-        return shard
+            units.extend(self._next)
+            self._next = next(self._cases, None)
+        return Shard(units, kind)
 
-    def took(self, units: int, seconds: float) -> None:
-        """Learn from a finished shard how long a unit takes (moving average)."""
-        latest = seconds / units
-        self._unit_s = latest if self._unit_s is None else 0.7 * self._unit_s + 0.3 * latest
+    def took(self, shard: Shard, seconds: float) -> None:
+        """Learn from a finished shard how long a unit of its kind takes (moving average)."""
+        latest = seconds / len(shard.units)
+        known = self._unit_s.get(shard.kind, latest)
+        self._unit_s[shard.kind] = 0.7 * known + 0.3 * latest
+
+
+def _kind(units: list[Unit]) -> str:
+    points = sorted({unit.point.id for unit in units})
+    return " ".join([units[0].suite.loaded.name, *points])
 
 
 async def run_job(
@@ -79,14 +101,14 @@ async def run_job(
     watch = _FailureWatch(limits.max_failed)
 
     async def lane(sharder: Sharder) -> None:
-        while shard := sharder.next():
+        while (shard := sharder.next()) is not None:
             started = time.monotonic()
-            for record in await flow.run(shard):
+            for record in await flow.run(shard.units):
                 if journal.append(record):
                     reducer.add(record)
                     on_record(record)
                     watch.check(record)
-            sharder.took(len(shard), time.monotonic() - started)
+            sharder.took(shard, time.monotonic() - started)
 
     for group in plan.groups:
         await pools.keep_only(group.pools)

@@ -4,7 +4,7 @@ Knows the file formats and checks them completely before anything runs. Knows no
 points or backends.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -14,7 +14,8 @@ from gno_dist import canonical
 from gno_dist.cases import CASE_MODELS, AskCase, Case, Query, RubricCase
 from gno_dist.corpus import Corpus, CorpusRef, load_corpus
 from gno_dist.loading import Collector, UserModel
-from gno_dist.rubric import Rubric, Threshold, threshold_problem
+from gno_dist.measures import duplicate_docids
+from gno_dist.rubric import ChoiceRubric, Rubric, Threshold, threshold_problem
 from gno_dist.scoring import parse_any
 
 Slug = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=80)]
@@ -70,7 +71,12 @@ class LoadedSuite(NamedTuple):
             "rubrics": {
                 name: rubric.model_dump(mode="json") for name, rubric in self.suite.rubrics.items()
             },
-            "rubric_order": list(self.suite.rubrics),
+            # Canonical JSON sorts keys, and the judge is shown a choice's options in their order.
+            "options": {
+                name: list(rubric.criteria)
+                for name, rubric in self.suite.rubrics.items()
+                if isinstance(rubric, ChoiceRubric)
+            },
         }
 
     def digest(self) -> str:
@@ -103,18 +109,25 @@ def load_suite(
     corpus = _load_corpus(suite, path, problems, corpora)
     _check_shape(suite, path, problems)
     _check_measures(suite, path, problems)
+    valid = [case for case in cases or () if case is not None]
     if cases is not None:
         _check_cases(suite, cases, path, problems)
         if corpus is not None:
-            _check_documents(suite, cases, corpus, path, problems)
+            _check_documents(suite, valid, corpus, path, problems)
     if len(problems.problems) > before or cases is None:
         return None
-    return LoadedSuite(path, suite, cases, corpus)
+    return LoadedSuite(path, suite, valid, corpus)
 
 
-def _load_cases(suite: Suite, path: Path, problems: Collector) -> list[Case] | None:
-    field = "queries" if suite.kind == "retrieval" else "cases"
-    source = suite.queries if suite.kind == "retrieval" else suite.cases
+def _source(suite: Suite) -> tuple[str, str | list[dict[str, JsonValue]] | None]:
+    """The field that names this kind's cases, and what it says."""
+    retrieval = suite.kind == "retrieval"
+    return ("queries", suite.queries) if retrieval else ("cases", suite.cases)
+
+
+def _load_cases(suite: Suite, path: Path, problems: Collector) -> list[Case | None] | None:
+    """The cases in file order, None where one is wrong; None when there is no list at all."""
+    field, source = _source(suite)
     if source is None:
         problems.add(path, field, f"is required in a suite of kind {suite.kind!r}")
         return None
@@ -128,11 +141,10 @@ def _load_cases(suite: Suite, path: Path, problems: Collector) -> list[Case] | N
         problems.add(origin, place, "must be a list with at least one case")
         return None
     model = CASE_MODELS[suite.kind]
-    loaded = [
+    return [
         problems.validate(model, item, origin, f"{place}[{index}]")
         for index, item in enumerate(items)
     ]
-    return [case for case in loaded if case is not None]
 
 
 def _load_corpus(
@@ -155,6 +167,9 @@ def _load_corpus(
 
 
 def _check_shape(suite: Suite, path: Path, problems: Collector) -> None:
+    other = "cases" if suite.kind == "retrieval" else "queries"
+    if getattr(suite, other) is not None:
+        problems.add(path, other, f"is not read in a suite of kind {suite.kind!r}")
     if suite.kind == "rubric":
         if not suite.rubrics:
             problems.add(path, "rubrics", "a suite of kind 'rubric' needs at least one")
@@ -200,18 +215,33 @@ def _measure_threshold_problem(key: str, threshold: Threshold, names: set[str]) 
         known = False
     if not known:
         return f"no measure or rubric of that name in this suite; it has {sorted(names)}"
-    return None if isinstance(threshold, int | float) else f"{threshold!r} is not a number"
+    if not isinstance(threshold, int | float):
+        return f"{threshold!r} is not a number"
+    return None if 0 <= threshold <= 1 else f"{threshold!r} lies outside [0, 1]"
 
 
-def _check_cases(suite: Suite, cases: Sequence[Case], path: Path, problems: Collector) -> None:
-    for case_id, positions in _repeated(case.id for case in cases).items():
-        problems.add(path, "cases", f"id {case_id!r} stands {len(positions)} times: {positions}")
-    known = {case.id for case in cases}
+def _check_cases(
+    suite: Suite, cases: Sequence[Case | None], path: Path, problems: Collector
+) -> None:
+    field, source = _source(suite)
+    origin, place = (path.parent / source, "") if isinstance(source, str) else (path, field)
+    first: dict[str, int] = {}
+    for index, case in enumerate(cases):
+        if case is None:
+            continue
+        where = f"{place}[{index}]"
+        if first.setdefault(case.id, index) != index:
+            other = f"{place}[{first[case.id]}]"
+            problems.add(origin, f"{where}.id", f"{case.id!r} stands at {other} already")
+        try:
+            canonical.canonical_json(case.model_dump(mode="json"))
+        except ValueError as exc:
+            problems.add(origin, where, str(exc))
     for name, ids in suite.subsets.items():
         if not ids:
             problems.add(path, f"subsets.{name}", "is empty")
         for case_id in ids:
-            if case_id not in known:
+            if case_id not in first and None not in cases:
                 problems.add(path, f"subsets.{name}", f"no case has the id {case_id!r}")
 
 
@@ -219,7 +249,7 @@ def _check_documents(
     suite: Suite, cases: Sequence[Case], corpus: Corpus, path: Path, problems: Collector
 ) -> None:
     known = {doc.docid for doc in corpus.docs}
-    source = suite.queries if suite.kind == "retrieval" else suite.cases
+    _, source = _source(suite)
     origin = path.parent / source if isinstance(source, str) else path
     for case in cases:
         if isinstance(case, RubricCase):
@@ -234,7 +264,7 @@ def _check_documents(
             for docid in docids:
                 if docid not in known:
                     problems.add(origin, f"{case.id}.{field}", f"no document {docid!r} in corpus")
-            for docid in _repeated(docids):
+            for docid in duplicate_docids(docids):
                 problems.add(origin, f"{case.id}.{field}", f"document {docid!r} stands twice")
 
 
@@ -245,10 +275,3 @@ def _named_documents(case: Query | AskCase) -> Mapping[str, Sequence[str]]:
         "relevant": case.relevant or [],
         "judgments": [item.docid for item in case.judgments],
     }
-
-
-def _repeated(values: Iterable[str]) -> dict[str, list[int]]:
-    places: dict[str, list[int]] = {}
-    for index, value in enumerate(values):
-        places.setdefault(value, []).append(index)
-    return {value: found for value, found in places.items() if len(found) > 1}

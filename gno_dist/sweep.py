@@ -93,6 +93,7 @@ def load_job(path: Path) -> LoadedJob:
         problems.fail(str(path))
     presets = _load_presets(sweep, path, problems)
     jobs = _load_suites(sweep, path, presets, problems)
+    _check_patterns(sweep, path, problems)
     problems.raise_if_any(str(path))
     return LoadedJob(path, sweep.name, jobs)
 
@@ -147,9 +148,10 @@ def _load_suites(
         first = names.setdefault(loaded.name, index)
         if first != index:
             problems.add(path, place, f"suite {loaded.name!r} stands at suites[{first}] already")
+        before = len(problems.problems)
         points = _expand(sweep, entry, loaded, presets, path, place, problems)
         cases = [_cases_of(entry, loaded, point, path, place, problems) for point in points]
-        if not points and presets:
+        if not points and presets and len(problems.problems) == before:
             problems.add(path, place, "include and exclude leave no point of this suite")
         jobs.append(SuiteJob(loaded, points, cases))
     return jobs
@@ -168,18 +170,46 @@ def _expand(
     for axis, values in axes.items():
         if not values:
             problems.add(path, f"{place}.axes.{axis}", "has no value")
+        if axis in loaded.suite.settings:
+            problems.add(path, f"{place}.axes.{axis}", f"suite {loaded.name!r} fixes this setting")
     points = []
+    seen: set[tuple[str, str]] = set()
     for name, preset in presets.items():
         for choice in product(*axes.values()):
             varied: Assignment = dict(zip(axes, choice, strict=True))
             if not _kept(sweep, {"preset": name, **varied}):
                 continue
             settings = {**loaded.suite.settings, **varied}
-            resolved = _resolve(preset, settings, path, place, problems)
-            if resolved is not None:
-                _check_point(loaded, name, resolved, path, place, problems)
-                points.append(PointSpec(name, varied, resolved))
+            resolved = _resolve(name, preset, settings, path, place, problems)
+            if resolved is None:
+                continue
+            point = PointSpec(name, varied, resolved)
+            settled = (name, resolved.model_dump_json())
+            if settled in seen:
+                problems.add(path, f"{place}.axes", f"{point.label!r} stands twice")
+            seen.add(settled)
+            _check_point(loaded, name, resolved, path, place, problems)
+            points.append(point)
     return points
+
+
+def _check_patterns(sweep: Sweep, path: Path, problems: Collector) -> None:
+    """An ``exclude`` that agrees with nothing would be ignored, so its keys and values must exist.
+
+    Values may belong to the axes of any suite of the sweep.
+    """
+    known: dict[str, list[JsonValue]] = {"preset": [*sweep.presets]}
+    for axes in (sweep.axes, *(entry.axes for entry in sweep.suites)):
+        for axis, values in axes.items():
+            known.setdefault(axis, []).extend(values)
+    for field, patterns in (("include", sweep.include), ("exclude", sweep.exclude)):
+        for index, pattern in enumerate(patterns):
+            for key, value in pattern.items():
+                place = f"{field}[{index}].{key}"
+                if key not in known:
+                    problems.add(path, place, f"is none of {sorted(known)}")
+                elif value not in known[key]:
+                    problems.add(path, place, f"{value!r} is none of {known[key]}")
 
 
 def _kept(sweep: Sweep, assignment: Assignment) -> bool:
@@ -192,12 +222,17 @@ def _kept(sweep: Sweep, assignment: Assignment) -> bool:
 
 
 def _resolve(
-    preset: Preset, settings: dict[str, Any], path: Path, place: str, problems: Collector
+    name: str,
+    preset: Preset,
+    settings: dict[str, Any],
+    path: Path,
+    place: str,
+    problems: Collector,
 ) -> Preset | None:
     try:
         plain = with_settings(preset.model_dump(mode="json"), settings)
     except KeyError as exc:
-        problems.add(path, place, f"no setting {exc.args[0]!r} in this preset")
+        problems.add(path, place, f"no setting {exc.args[0]!r} in preset {name!r}")
         return None
     return problems.validate(Preset, plain, path, place)
 

@@ -9,6 +9,8 @@ import pytest
 
 from gno_dist import schemas
 from gno_dist.files import read_structured
+from gno_dist.records import Failed, Scored, ScoredDoc, StageReceipt, UnitRecord, Unscored
+from gno_dist.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = [
@@ -38,6 +40,40 @@ def test_a_schema_refuses_an_unknown_key() -> None:
     document = read_structured(ROOT / "fixtures/suites/vsearch.yaml")
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({**document, "colour": "blue"}, schema("suite"))
+
+
+@pytest.mark.parametrize("name", sorted(schemas.MODELS))
+def test_a_schema_is_a_schema_and_every_object_of_ours_is_closed(name: str) -> None:
+    document = schema(name)
+    jsonschema.Draft202012Validator.check_schema(document)
+    for part in [document, *document.get("$defs", {}).values()]:
+        if "properties" in part:
+            assert part["additionalProperties"] is False
+
+
+def test_stored_records_and_settings_obey_their_schema() -> None:
+    record = UnitRecord(
+        unit_id="u",
+        index=0,
+        suite="ask",
+        point="p",
+        case_id="a1",
+        trial=0,
+        ranking=(ScoredDoc("a.md", 0.5),),
+        judgement={"tone": {"score": 1.5}},
+        receipts=(StageReceipt(stage="search", state="ran", count=1),),
+        outcomes={
+            "a": Scored(value=0.0),
+            "b": Unscored(reason="x"),
+            "c": Failed(error="E", message="x"),
+        },
+    )
+    line = orjson.loads(record.model_dump_json())
+    jsonschema.validate(line, schema("journal-line"))
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**line, "outcomes": {"a": {"kind": "zero"}}}, schema("journal-line"))
+    jsonschema.validate(Settings().model_dump(mode="json"), schema("settings"))
+    jsonschema.validate({"version": 1}, schema("settings"))
 
 
 def test_missing_and_outdated_schemas_are_named_and_written(tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ import psutil
 from gno_dist.errors import BackendError
 
 _PREFIX = "gno-ray-"
+_SET_BY_RAY = ("PYTHONBREAKPOINT", "RAY_CLIENT_MODE")
+"""Variables that Ray itself sets in the driver and leaves behind."""
 
 
 class RayCluster:
@@ -43,6 +45,7 @@ class RayCluster:
             return
         if "ray" in sys.modules:
             raise BackendError("ray", "was imported before its environment was set")
+        self._environment = {name: os.environ.get(name) for name in _SET_BY_RAY}
         self._set_environment(
             {
                 "RAY_USAGE_STATS_ENABLED": "0",

@@ -4,10 +4,12 @@ It is what InlinePool runs in a thread and what a Ray actor wraps. A bad call gi
 place and never an exception; only losing the process loses a batch.
 """
 
+import math
 import os
 import socket
 import time
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import orjson
@@ -33,11 +35,29 @@ def decode_reply(data: bytes) -> Reply | Fault:
 
 
 def encode_reply(reply: Reply) -> bytes:
-    """A reply as it travels and as the cache keeps it."""
+    """A reply as it travels and as the cache keeps it.
+
+    Raises:
+        ValueError: a number in it is not finite; JSON would silently hold null for it.
+    """
+    _refuse_non_finite(reply.value)
     return orjson.dumps(
         {"value": reply.value, "ms": reply.ms, "usage": reply.usage.model_dump()},
         option=orjson.OPT_SERIALIZE_NUMPY,
     )
+
+
+def _refuse_non_finite(value: Any) -> None:
+    if isinstance(value, Mapping):
+        value = value.values()
+    elif isinstance(value, Real):
+        if not math.isfinite(value):
+            raise ValueError(f"a number in the reply is not finite: {float(value)!r}")
+        return
+    elif not isinstance(value, list | tuple):
+        return
+    for inner in value:
+        _refuse_non_finite(inner)
 
 
 class Host:

@@ -10,8 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import orjson
-
+from gno_dist.canonical import canonical_json
 from gno_dist.records import Outcome, Unscored
 from gno_dist.rubric import BooleanRubric, ChoiceRubric, Rubric, ScoreRubric, outcome
 
@@ -128,4 +127,5 @@ def outcomes(
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else orjson.dumps(value).decode("utf-8")
+    """Text as it is, else canonical JSON: equal cases must make equal prompts."""
+    return value if isinstance(value, str) else canonical_json(value).decode("utf-8")

@@ -148,4 +148,4 @@ def _undecided(c: Comparison) -> str:
     shown = f"{c.other} (difference {c.result.mean_difference:.3f}, p {c.p_adjusted:.2f}"
     if c.detectable is None:
         return shown + ")"
-    return f"{shown}; so few cases show differences from {c.detectable:.2f} on)"
+    return f"{shown}; {c.result.n} cases show differences from {c.detectable:.3f} on)"
