@@ -13,6 +13,7 @@ from gno_dist import files
 from gno_dist.backends.passages import PassageTexts
 from gno_dist.cache import ReplyCache
 from gno_dist.calls import PoolSpec
+from gno_dist.errors import JournalDamaged
 from gno_dist.flow import Flow
 from gno_dist.journal import Journal
 from gno_dist.observe import MemoryWatch
@@ -74,6 +75,7 @@ async def execute(
 
     Raises:
         ConfigError: a group does not fit this machine.
+        JournalDamaged: a record is of another unit than the plan's.
         GnoDistError: the job stopped early; a partial summary is written before it is raised.
     """
     events = events or Events()
@@ -81,8 +83,7 @@ async def execute(
     started = time.monotonic()
     journal = Journal(folder / "journal.jsonl", plan.n_units)
     reducer = Reducer()
-    for record in journal.in_plan_order():
-        reducer.add(record)
+    _replay(plan, journal, reducer)
     already = journal.n_done
     opened: list[dict[str, Any]] = []
 
@@ -114,6 +115,22 @@ async def execute(
         summary = write_reports(plan, journal, reducer, folder, run)
         journal.close()
     return summary
+
+
+def _replay(plan: Plan, journal: Journal, reducer: Reducer) -> None:
+    """Add what the journal holds to the totals; a record of another plan must not be among it."""
+    if journal.n_done == 0:
+        return
+    ids = (unit.id for unit in plan.units() if journal.done(unit.number))
+    for planned, record in zip(ids, journal.in_plan_order(), strict=True):
+        if record.unit_id != planned:
+            raise JournalDamaged(
+                str(journal.path),
+                0,
+                f"unit {record.index} has id {record.unit_id[:12]}, planned is {planned[:12]};"
+                " remove its line to run it again",
+            )
+        reducer.add(record)
 
 
 def write_reports(

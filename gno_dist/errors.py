@@ -81,7 +81,7 @@ class WorkerLost(GnoDistError):
 
 
 class JournalDamaged(GnoDistError):
-    """A line inside the journal (not its torn tail) is not a valid record."""
+    """A line inside the journal (not its torn tail) is not a valid record; line 0: not known."""
 
     def __init__(self, path: str, line: int, detail: str) -> None:
         super().__init__(path, line, detail)
@@ -90,7 +90,8 @@ class JournalDamaged(GnoDistError):
         self.detail = detail
 
     def __str__(self) -> str:
-        return f"{self.path}:{self.line}: {self.detail}"
+        place = f"{self.path}:{self.line}" if self.line else self.path
+        return f"{place}: {self.detail}"
 
 
 class BudgetExceeded(GnoDistError):

@@ -12,7 +12,7 @@ import pytest
 from gno_dist import jobs
 from gno_dist.backends.resolve import pools_of
 from gno_dist.engine import Events, Execution, execute
-from gno_dist.errors import BudgetExceeded
+from gno_dist.errors import BudgetExceeded, JournalDamaged
 from gno_dist.journal import Journal
 from gno_dist.manifest import manifest_of
 from gno_dist.placement import Machine
@@ -144,6 +144,17 @@ def without_times(cells: Any) -> None:
                 cell.pop(name, None)
             for name in [n for n in cell.get("measures", {}) if n.startswith("latency")]:
                 del cell["measures"][name]
+
+
+def test_a_record_of_another_plan_is_refused(tiny_job: LoadedJob, tmp_path: Path) -> None:
+    run(tiny_job, tmp_path / "job")
+    path = tmp_path / "job" / "journal.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    record = orjson.loads(lines[5])
+    changed = orjson.dumps({**record, "unit_id": "0" * 64}) + b"\n"
+    path.write_bytes(b"".join([*lines[:5], changed, *lines[6:]]))
+    with pytest.raises(JournalDamaged, match=rf"unit {record['index']} has id 000000000000"):
+        run(tiny_job, tmp_path / "job")
 
 
 def test_a_finished_job_runs_nothing_again(tiny_job: LoadedJob, tmp_path: Path) -> None:

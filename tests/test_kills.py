@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import orjson
 import psutil
 import pytest
 
@@ -37,11 +38,14 @@ def whole_run(path: Path) -> str:
 
 
 @contextmanager
-def running_sweep(path: Path, lines: int) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+def running_sweep(
+    path: Path, lines: int, pool: str = "inline"
+) -> Iterator[tuple[subprocess.Popen[str], Path]]:
     """A sweep whose journal has at least ``lines`` lines; the process and its job folder."""
     process = subprocess.Popen(
-        command("sweep", path, "--pool", "inline", "--no-cache"),
+        command("sweep", path, "--pool", pool, "--no-cache"),
         cwd=path.parent,
+        start_new_session=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -90,16 +94,19 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(
     slow_sweep: Path, tmp_path: Path
 ) -> None:
     whole = whole_run(write_tiny(tmp_path / "whole"))
-    with running_sweep(slow_sweep, lines=9) as (process, job):
+    with running_sweep(slow_sweep, lines=9, pool="ray") as (process, job):
         children = psutil.Process(process.pid).children(recursive=True)
-        process.send_signal(signal.SIGINT)
-        stdout, stderr = process.communicate(timeout=30)
+        os.killpg(process.pid, signal.SIGINT)  # a terminal sends it to the whole group
+        stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in stderr
     assert f"resume with: gno-dist resume {job.relative_to(slow_sweep.parent)}" in stderr
     assert "PARTIAL" in stdout
-    assert (job / "summary.json").exists()
-    assert not [child for child in children if child.is_running()]
+    summary = orjson.loads((job / "summary.json").read_bytes())
+    assert summary["complete"] is False
+    assert 9 <= summary["units"]["done"] < 48
+    assert len(children) >= 3, "Ray's own processes and the workers"
+    assert psutil.wait_procs(children, timeout=30)[1] == []
     found = subprocess.run(
         command("resume", job), capture_output=True, text=True, timeout=120, check=True
     )

@@ -90,9 +90,10 @@ def carry_out(plan: Plan, folder: Path, settings: Settings, invocation: Invocati
             stopped = exc
         else:
             stopped = None
-    if stopped is not None:
-        summary = read_structured(folder / "summary.json")
-    show_summary(summary, folder, as_json=invocation.as_json)
+    written = folder / "summary.json"  # what stopped the job may have come before its first unit
+    if stopped is None or written.exists():
+        result = summary if stopped is None else read_structured(written)
+        show_summary(result, folder, as_json=invocation.as_json)
     if stopped is not None:
         why = str(stopped) or "interrupted"
         say(f"gno-dist: {why}\nresume with: gno-dist resume {folder}")
