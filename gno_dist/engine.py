@@ -124,6 +124,7 @@ def _replay(plan: Plan, journal: Journal, reducer: Reducer) -> None:
     ids = (unit.id for unit in plan.units() if journal.done(unit.number))
     for planned, record in zip(ids, journal.in_plan_order(), strict=True):
         if record.unit_id != planned:
+            journal.close()
             raise JournalDamaged(
                 str(journal.path),
                 0,
