@@ -4,8 +4,8 @@ Keys are call ids, which hold everything that decides a reply. Only replies are 
 The file may be deleted at any time; several processes may use it at once.
 """
 
-from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import apsw
@@ -13,6 +13,7 @@ from filelock import FileLock
 
 from gno_dist.backends.host import decode_reply, encode_reply
 from gno_dist.calls import Fault, Reply
+from gno_dist.errors import BackendError
 
 _CHUNK = 500
 
@@ -27,16 +28,33 @@ class ReplyCache:
             path: the file; None keeps replies for this job only, on disk, deleted on close.
 
         Raises:
-            apsw.Error: the file is not a database or cannot be written.
+            BackendError: the file is not a database or cannot be written.
         """
+        self._path = path
+        with self._named_errors():
+            self._open(path)
+
+    @contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except apsw.Error as exc:
+            hint = "; `gno-dist cache clear` removes it" if self._path is not None else ""
+            raise BackendError(f"cache {self._path or '(temporary)'}", f"{exc}{hint}") from exc
+
+    def _open(self, path: Path | None) -> None:
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
         self._connection = apsw.Connection(str(path) if path is not None else "")
         self._connection.set_busy_timeout(30_000)
-        # Processes that turn one new file to WAL at once get "locked" at once, without the wait.
-        with FileLock(f"{path}.lock") if path is not None else nullcontext():
-            self._connection.execute("PRAGMA journal_mode=WAL")
-        self._connection.execute("PRAGMA synchronous=NORMAL")
+        if path is None:  # nobody else reads it, and nobody will after a crash
+            self._connection.execute("PRAGMA journal_mode=OFF")
+            self._connection.execute("PRAGMA synchronous=OFF")
+        else:
+            # Processes that turn one new file to WAL at once get "locked" without the wait.
+            with FileLock(f"{path}.lock"):
+                self._connection.execute("PRAGMA journal_mode=WAL")
+            self._connection.execute("PRAGMA synchronous=NORMAL")
         self._connection.execute(
             "CREATE TABLE IF NOT EXISTS replies (id TEXT PRIMARY KEY, data BLOB) WITHOUT ROWID"
         )
@@ -44,19 +62,20 @@ class ReplyCache:
     def get_many(self, ids: Sequence[str]) -> dict[str, Reply]:
         """The known replies among ``ids``, marked as cached."""
         found: dict[str, Reply] = {}
-        for start in range(0, len(ids), _CHUNK):
-            part = ids[start : start + _CHUNK]
-            marks = ",".join("?" * len(part))
-            query = f"SELECT id, data FROM replies WHERE id IN ({marks})"
-            for key, data in self._connection.execute(query, tuple(part)):
-                reply = decode_reply(bytes(data))
-                if not isinstance(reply, Fault):
-                    found[str(key)] = reply._replace(cached=True)
+        with self._named_errors():
+            for start in range(0, len(ids), _CHUNK):
+                part = ids[start : start + _CHUNK]
+                marks = ",".join("?" * len(part))
+                query = f"SELECT id, data FROM replies WHERE id IN ({marks})"
+                for key, data in self._connection.execute(query, tuple(part)):
+                    reply = decode_reply(bytes(data))
+                    if not isinstance(reply, Fault):
+                        found[str(key)] = reply._replace(cached=True)
         return found
 
     def put_many(self, replies: Iterable[tuple[str, Reply]]) -> None:
         """Keep replies; one that is there already stays."""
-        with self._connection:
+        with self._named_errors(), self._connection:
             self._connection.executemany(
                 "INSERT OR IGNORE INTO replies VALUES (?, ?)",
                 [(key, encode_reply(reply)) for key, reply in replies],

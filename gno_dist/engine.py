@@ -39,6 +39,8 @@ class Execution(NamedTuple):
     limits: RunLimits = RunLimits()
     workers: Mapping[str, int] = {}
     attempt_timeout_s: float = 120.0
+    retry_failed: bool = False
+    """Run units again whose record failed."""
 
 
 class Events(NamedTuple):
@@ -81,7 +83,7 @@ async def execute(
     events = events or Events()
     limits = limits_by_pool(plan, execution)
     started = time.monotonic()
-    journal = Journal(folder / "journal.jsonl", plan.n_units)
+    journal = Journal(folder / "journal.jsonl", plan.n_units, forget_failed=execution.retry_failed)
     reducer = Reducer()
     _replay(plan, journal, reducer)
     already = journal.n_done
@@ -138,7 +140,7 @@ def write_reports(
     plan: Plan, journal: Journal, reducer: Reducer, folder: Path, run: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Write summary.json and report.md from the journal; returns the summary."""
-    digest = fingerprint(plan, journal.in_plan_order())
+    digest = fingerprint(plan, journal.plain())
     summary = summarise(plan, reducer, fingerprint=digest, run=run)
     summary["verdict"] = verdict(plan, reducer)
     files.write_json(folder / "summary.json", summary)

@@ -1,18 +1,23 @@
 """The journal: one JSON line a finished unit, append-only; the truth from which all else follows.
 
-A line is whole or it is not there: a torn last line is cut when the file is opened again, and the
-cut bytes are kept beside it. The first record of a unit wins, so a late answer changes nothing.
+A line is whole or it is not there: a torn last line is cut when the file is opened again to write,
+and the cut bytes are kept beside it. One process writes at a time. A unit that has a record gets
+no second one, so a late answer changes nothing; where failed ones ran again, the last one counts.
 """
 
+import fcntl
 import os
 import time
 from array import array
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 
+import orjson
 from pydantic import ValidationError
 
-from gno_dist.errors import JournalDamaged
+from gno_dist.errors import ConfigError, JournalDamaged
 from gno_dist.files import printable
 from gno_dist.records import UnitRecord
 
@@ -23,22 +28,50 @@ _MISSING = -1
 class Journal:
     """An open journal; holds 8 bytes a unit, never the records."""
 
-    def __init__(self, path: Path, n_units: int) -> None:
+    def __init__(
+        self, path: Path, n_units: int, *, read_only: bool = False, forget_failed: bool = False
+    ) -> None:
         """Open or create a journal.
 
+        Args:
+            path: the file.
+            n_units: units of the plan.
+            read_only: change nothing, beside a process that may be writing.
+            forget_failed: count units whose record failed as not done, so that they run again.
+
         Raises:
+            ConfigError: another process writes it.
             JournalDamaged: a line that is not the last cannot be read, by number.
             OSError: the file cannot be written.
         """
         self.path = path
+        self._read_only = read_only
+        self._forget_failed = forget_failed
         self._offsets = array("q", [_MISSING]) * n_units
         self.n_done = 0
         self.torn_bytes = 0
-        if path.exists():
-            self._recover()
+        if read_only and not path.exists():
+            self._stream: Any = BytesIO()
+            return
         # Unbuffered: after a failed write nothing half-written may wait for the next flush.
-        self._stream = path.open("ab", buffering=0)
+        self._stream = path.open("rb" if read_only else "ab", buffering=0)
+        try:
+            if not read_only:
+                self._lock()
+            self._recover()
+        except BaseException:
+            self._stream.close()
+            raise
         self._synced = time.monotonic()
+
+    def _lock(self) -> None:
+        """Hold the file until it is closed or this process ends, however it ends."""
+        try:
+            fcntl.flock(self._stream.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(
+                str(self.path), ["another process is running this job; wait for it or stop it"]
+            ) from None
 
     def _recover(self) -> None:
         """Index the whole lines; cut a torn tail and keep a copy of it."""
@@ -46,7 +79,8 @@ class Journal:
         with self.path.open("rb") as stream:
             for number, line in enumerate(stream, start=1):
                 if not line.endswith(b"\n"):
-                    self._cut(offset, line)
+                    if not self._read_only:
+                        self._cut(offset, line)
                     return
                 if line.strip():
                     self._note(parse_line(line, self.path, number), offset, number)
@@ -57,9 +91,10 @@ class Journal:
             raise JournalDamaged(
                 str(self.path), number, f"unit index {record.index} is not in this plan"
             )
-        if self._offsets[record.index] == _MISSING:
-            self._offsets[record.index] = offset
-            self.n_done += 1
+        self.n_done -= self.done(record.index)
+        kept = not (self._forget_failed and record.failed)
+        self._offsets[record.index] = offset if kept else _MISSING
+        self.n_done += kept
 
     def _cut(self, offset: int, tail: bytes) -> None:
         self.torn_bytes = len(tail)
@@ -103,16 +138,27 @@ class Journal:
 
     def in_plan_order(self) -> Iterator[UnitRecord]:
         """All records in plan order, read one at a time."""
+        for line in self._lines():
+            yield parse_line(line, self.path, 0)
+
+    def plain(self) -> Iterator[dict[str, Any]]:
+        """All records in plan order as plain JSON, not validated again: for digests."""
+        return map(orjson.loads, self._lines())
+
+    def _lines(self) -> Iterator[bytes]:
+        if self.n_done == 0:
+            return
         with self.path.open("rb") as stream:
             for offset in self._offsets:
                 if offset != _MISSING:
                     stream.seek(offset)
-                    yield parse_line(stream.readline(), self.path, 0)
+                    yield stream.readline()
 
     def close(self) -> None:
         """Flush to the disk and close; a second close does nothing."""
         if not self._stream.closed:
-            self.sync()
+            if not self._read_only:
+                self.sync()
             self._stream.close()
 
 

@@ -7,6 +7,7 @@ stands in its receipts.
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, NamedTuple
 
 from gno_dist.calls import Call, Fault, PoolSpec, Reply, make_call
@@ -83,11 +84,7 @@ class Trace:
 
     def all_receipts(self, why_missing: str) -> tuple[StageReceipt, ...]:
         """One receipt for each stage, in pipeline order; those without one were skipped."""
-        return tuple(
-            self.receipts.get(stage)
-            or StageReceipt(stage=stage, state="skipped", reason=why_missing)
-            for stage in STAGES
-        )
+        return tuple(self.receipts.get(stage) or _skipped(stage, why_missing) for stage in STAGES)
 
     def absorb(self, stage: StageName, replies: Sequence[Reply | Fault]) -> list[Any]:
         """The values of a stage's replies.
@@ -114,6 +111,12 @@ class Trace:
         """Note that a stage that was asked for did not run; the result is to be raised."""
         self.receipts[stage] = StageReceipt(stage=stage, state=state, reason=reason)
         return StageBroke()
+
+
+@cache
+def _skipped(stage: StageName, reason: str) -> StageReceipt:
+    """A stage nobody asked for: most receipts of most records, and all alike."""
+    return StageReceipt(stage=stage, state="skipped", reason=reason)
 
 
 class StageBroke(Exception):
@@ -267,9 +270,11 @@ def _ask(
         trace, "answer", [setting.pools["generator"].call("answer", "generate", args)]
     )
     text = value["text"].strip()
-    cited = tuple(used[n - 1] for n in context.citations(text, len(used)))
     trace.answer = Answer(
-        text=text, sources=tuple(used), citations=cited, truncated=value["truncated"]
+        text=text,
+        sources=tuple(used),
+        citations=context.citations(text, used),
+        truncated=value["truncated"],
     )
     trace.ran("answer", value["tokens"])
     yield from _judge_answer(case, texts, setting, trace)

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 from gno_dist import canonical
 from gno_dist.calls import PoolSpec
 from gno_dist.cases import Case
+from gno_dist.errors import ConfigError
 from gno_dist.pipelines import Bound
-from gno_dist.presets import Llm, Preset
+from gno_dist.presets import Preset
 from gno_dist.suite import LoadedSuite
 from gno_dist.sweep import LoadedJob, PointSpec, SuiteJob
 
@@ -92,6 +93,9 @@ class Plan:
             job: the checked user files.
             pools_of: resolves backends to identities; called once a suite and point.
             trials: overrides the suites' own number.
+
+        Raises:
+            ConfigError: two points of a suite are one, since two references name one model.
         """
         self.name = job.name
         self.pools: dict[str, PoolSpec] = {}
@@ -114,6 +118,7 @@ class Plan:
                 self.pools[key] = _merged(self.pools.get(key), pool)
                 bound[role] = Bound(key, pool)
             points.append(Point(_point_id(spec, bound), spec, bound, cases))
+        _refuse_equal(points, job)
         identity = canonical.digest({"name": job.loaded.name, **job.loaded.identity()})
         return PlannedSuite(job.loaded, points, trials or job.loaded.suite.trials, first, identity)
 
@@ -192,6 +197,17 @@ class Plan:
         }
 
 
+def _refuse_equal(points: Sequence[Point], job: SuiteJob) -> None:
+    first: dict[str, Point] = {}
+    for point in points:
+        twin = first.setdefault(point.id, point)
+        if twin is not point:
+            raise ConfigError(
+                str(job.loaded.path),
+                [f"{twin.label!r} and {point.label!r} are one point: their models are one file"],
+            )
+
+
 def _units_of_case(suite: PlannedSuite, case: Case, first: int) -> Iterator[Unit]:
     identity = canonical.digest({"id": case.id, "case": case.identity()})
     index = first
@@ -216,14 +232,14 @@ def _unit_id(suite: PlannedSuite, case: str, point: Point, trial: int) -> str:
 
 
 def _point_id(spec: PointSpec, pools: Mapping[str, Bound]) -> str:
-    """Digest of the resolved settings; model references are replaced by the models' identities.
+    """Digest of the resolved settings; references of models in use are replaced by identities.
 
     The preset's name is part of it: two presets that differ only in what a suite does not read are
     two points with equal results, which the stage cache computes once.
     """
     settings = spec.preset.model_dump(mode="json")
     for role in ("reranker", "generator", "judge"):
-        if isinstance(getattr(spec.preset, role), Llm):
+        if role in pools:
             del settings[role]["model"]
     return canonical.digest(
         {

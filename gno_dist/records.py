@@ -5,6 +5,8 @@ Everything under ``UnitRecord.observed`` may differ between two runs of one plan
 tokens from a cache); everything else must not, and is what the fingerprint hashes.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, JsonValue
@@ -73,8 +75,14 @@ class StageReceipt(Frozen):
     """Length of the list it produced: variants, hits, candidates, tokens or judgements."""
 
 
-class Usage(Frozen):
-    """Tokens and money of model calls; a cached reply keeps what it cost when it was made."""
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens and money of model calls; a cached reply keeps what it cost when it was made.
+
+    A plain dataclass: it is summed several times a record, and validated where a record is read.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -82,9 +90,9 @@ class Usage(Frozen):
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            cost_usd=self.cost_usd + other.cost_usd,
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cost_usd + other.cost_usd,
         )
 
 
@@ -95,7 +103,7 @@ class Answer(Frozen):
     sources: tuple[str, ...]
     """Docids in the order in which the prompt numbered them."""
     citations: tuple[str, ...]
-    """Docids cited by ``[n]`` marks, in order of first use."""
+    """Docids cited by ``[n]`` marks, in order of first use; a mark without a source stays."""
     truncated: bool
     """The token limit ended it."""
 
@@ -152,16 +160,20 @@ class UnitRecord(Frozen):
         """True when any outcome failed."""
         return any(isinstance(outcome, Failed) for outcome in self.outcomes.values())
 
-    def canonical(self, observed_measures: frozenset[str] = frozenset()) -> dict[str, Any]:
-        """The part that must be equal however the plan ran: the input of the fingerprint.
 
-        Args:
-            observed_measures: names of outcomes that are observations (latency, cost).
-        """
-        value = self.model_dump(mode="json", exclude={"observed"})
-        value["outcomes"] = {
-            name: outcome
-            for name, outcome in value["outcomes"].items()
-            if name not in observed_measures
-        }
-        return value
+def canonical_part(
+    record: Mapping[str, Any], observed_measures: frozenset[str] = frozenset()
+) -> dict[str, Any]:
+    """What must be equal however the plan ran: the input of the fingerprint.
+
+    Args:
+        record: a ``UnitRecord`` in its plain JSON form, as the journal holds it.
+        observed_measures: names of outcomes that are observations (latency, cost).
+    """
+    part = {name: value for name, value in record.items() if name != "observed"}
+    part["outcomes"] = {
+        name: outcome
+        for name, outcome in record["outcomes"].items()
+        if name not in observed_measures
+    }
+    return part

@@ -48,11 +48,10 @@ class ChoiceRubric(_Rubric):
 
     type: Literal["choice"]
     instructions: str = Field(min_length=1)
-    criteria: dict[str, str | None] = Field(min_length=1)
+    criteria: dict[str, str | None] = Field(min_length=1, max_length=26)
 
 
 Rubric = Annotated[BooleanRubric | ScoreRubric | ChoiceRubric, Field(discriminator="type")]
-Threshold = float | str | list[str]
 
 
 def scale(rubric: Rubric) -> tuple[float, float]:
@@ -95,32 +94,11 @@ def _choice(rubric: ChoiceRubric, answer: Mapping[str, Any]) -> Outcome:
     return Scored(value=position / (len(options) - 1) if len(options) > 1 else 0.0)
 
 
-def passes(rubric: Rubric, threshold: Threshold, answer: Mapping[str, Any]) -> bool | None:
-    """Whether one case's answer meets the rubric's threshold; None when it is unscored.
-
-    Boolean and score: value >= threshold on the rubric's own scale. Choice: the chosen option is
-    the threshold or one of it.
-    """
-    result = outcome(rubric, answer)
-    if not isinstance(result, Scored):
-        return None
+def threshold_problem(rubric: Rubric, threshold: float) -> str | None:
+    """Why a threshold cannot gate the mean of this rubric, or None when it can."""
     if isinstance(rubric, ChoiceRubric):
-        accepted = threshold if isinstance(threshold, list) else [threshold]
-        return answer["choice"] in accepted
-    if not isinstance(threshold, int | float):
-        return None
-    return result.value >= threshold - EPSILON
-
-
-def threshold_problem(rubric: Rubric, threshold: Threshold) -> str | None:
-    """Why a threshold cannot be met by any answer of this rubric, or None when it can."""
-    if isinstance(rubric, ChoiceRubric):
-        accepted = threshold if isinstance(threshold, list) else [threshold]
-        unknown = [option for option in accepted if option not in rubric.criteria]
-        return f"{unknown!r} is none of {list(rubric.criteria)}" if unknown else None
+        return "a choice has no mean to gate; ask a boolean question about it"
     low, high = scale(rubric)
-    if not isinstance(threshold, int | float):
-        return f"{threshold!r} is not a number"
     if not low <= threshold <= high:
         return f"{threshold!r} lies outside [{low:g}, {high:g}]"
     return None

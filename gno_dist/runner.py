@@ -159,5 +159,5 @@ class _FailureWatch:
             raise BudgetExceeded(
                 "failure budget",
                 f"the first {UNIFORM_FAILURES} units all failed the same way ({cause});"
-                " mend that and resume",
+                " mend that and `gno-dist resume JOB --retry-failed`",
             )

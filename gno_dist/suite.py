@@ -15,7 +15,7 @@ from gno_dist.cases import CASE_MODELS, AskCase, Case, Query, RubricCase
 from gno_dist.corpus import Corpus, CorpusRef, load_corpus
 from gno_dist.loading import Collector, UserModel
 from gno_dist.measures import duplicate_docids
-from gno_dist.rubric import ChoiceRubric, Rubric, Threshold, threshold_problem
+from gno_dist.rubric import ChoiceRubric, Rubric, threshold_problem
 from gno_dist.scoring import parse_any
 
 Slug = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=80)]
@@ -37,8 +37,8 @@ class Suite(UserModel):
     """Answer and rubric suites: a file like the above, or the cases themselves."""
     measures: list[str] = []
     rubrics: dict[Slug, Rubric] = {}
-    thresholds: dict[str, Threshold] = {}
-    """Measure or rubric -> the least mean of a cell; a choice rubric takes accepted options."""
+    thresholds: dict[str, float] = {}
+    """Measure, boolean or score rubric -> the least mean of a cell."""
     subsets: dict[Slug, list[str]] = {}
     """Named lists of case ids, for sweeps that run expensive points on fewer cases."""
     settings: dict[str, JsonValue] = {}
@@ -208,15 +208,13 @@ def _check_measures(suite: Suite, path: Path, problems: Collector) -> None:
             problems.add(path, f"thresholds.{key}", problem)
 
 
-def _measure_threshold_problem(key: str, threshold: Threshold, names: set[str]) -> str | None:
+def _measure_threshold_problem(key: str, threshold: float, names: set[str]) -> str | None:
     try:
         known = str(parse_any(key)) in names
     except ValueError:
         known = False
     if not known:
         return f"no measure or rubric of that name in this suite; it has {sorted(names)}"
-    if not isinstance(threshold, int | float):
-        return f"{threshold!r} is not a number"
     return None if 0 <= threshold <= 1 else f"{threshold!r} lies outside [0, 1]"
 
 

@@ -112,7 +112,7 @@ def single_suite_job(suite_path: Path, presets_path: Path, preset: str) -> Loade
         presets=[preset],
         suites=[SuiteEntry(suite=str(suite_path.resolve()))],
     )
-    presets = _load_presets(sweep, suite_path, problems)
+    presets = _load_presets(sweep, Path("--preset"), problems)
     jobs = _load_suites(sweep, suite_path, presets, problems)
     problems.raise_if_any(str(suite_path))
     return LoadedJob(suite_path, sweep.name, jobs)

@@ -4,14 +4,15 @@
 number of a job can be checked without running anything.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from gno_dist import canonical
 from gno_dist.cases import Case
 from gno_dist.judges import labels
 from gno_dist.pipelines import Setting, Trace
 from gno_dist.plan import Plan, PlannedSuite, Point, Unit
-from gno_dist.records import Observed, Outcome, UnitRecord
+from gno_dist.records import Observed, Outcome, UnitRecord, canonical_part
 from gno_dist.scoring import Outputs, broken_stage, parse_any, score
 
 Passage = Callable[[str, int], str]
@@ -82,10 +83,10 @@ def observed_measures(suite: PlannedSuite) -> frozenset[str]:
     return frozenset(str(measure) for measure in parsed if not measure.canonical)
 
 
-def fingerprint(plan: Plan, records: Iterable[UnitRecord]) -> str:
-    """sha256 over the canonical records in the given order (plan order), 64 hex digits."""
+def fingerprint(plan: Plan, records: Iterable[Mapping[str, Any]]) -> str:
+    """sha256 over the canonical parts of plain records in plan order, 64 hex digits."""
     observed = {suite.loaded.name: observed_measures(suite) for suite in plan.suites}
     return canonical.digest_stream(
-        canonical.canonical_json(record.canonical(observed[record.suite])) + b"\n"
+        canonical.canonical_json(canonical_part(record, observed[record["suite"]])) + b"\n"
         for record in records
     )

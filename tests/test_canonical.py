@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 import pytest
+import rfc8785
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -61,6 +62,30 @@ def test_what_json_cannot_hold_is_a_value_error(value: Any) -> None:
 def test_what_json_has_no_type_for_is_refused(value: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
         canonical_json(value)
+
+
+@given(JSON)
+@repeatable
+def test_it_equals_the_reference_library(value: Any) -> None:
+    assert canonical_json(value) == rfc8785.dumps(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"text 2.0": '1.0 "3.0" \\', "n": [2.0, -0.0, 0.05, -10.0, 1e15, 1e16, 123456789012345.0]},
+        [1.0, "2.0", '\\"3.0', None, -1.0],
+        {"\ue000": 1.0, "\U0001f600": 2},
+        ["null", 1.5],
+    ],
+)
+def test_strings_that_look_like_numbers_stay(value: Any) -> None:
+    assert canonical_json(value) == rfc8785.dumps(value)
+
+
+def test_nan_beside_null_is_found() -> None:
+    with pytest.raises(ValueError, match="canonical"):
+        canonical_json({"a": None, "b": float("nan")})
 
 
 @given(JSON)

@@ -1,7 +1,9 @@
 """The command line as a user meets it: exit codes, streams, files, messages."""
 
 import json
+import os
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,7 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
+from gno_dist.backends.paths import reply_cache_file
 from gno_dist.cli.main import app
 
 from .conftest import SUITES, SWEEP, write_tiny
@@ -151,10 +154,35 @@ def test_a_users_mistake_is_exit_2_names_the_place_and_writes_nothing(
 
 
 def test_wrong_flags_and_missing_files_are_exit_2(tiny_sweep: Path, tmp_path: Path) -> None:
-    assert "write search=N" in sweep(tiny_sweep, "--actors", "search=none", code=2).stderr
+    ray = ("--actors", "search=none", "--pool", "ray")
+    assert "write search=N" in sweep(tiny_sweep, *ray, code=2).stderr
+    assert "--pool inline has one worker" in sweep(tiny_sweep, "--actors", "llm=2", code=2).stderr
     sweep(tiny_sweep, "--no-such-flag", code=2)
     assert "cannot be read" in sweep(tmp_path / "none.yaml", code=2).stderr
     assert "not a job folder" in gno("resume", tmp_path, cwd=tmp_path, code=2).stderr
+
+
+def test_numbers_out_of_range_are_exit_2_and_name_the_flag(tiny_sweep: Path) -> None:
+    found = sweep(tiny_sweep, "--attempt-timeout", "0", "--concurrency", "5000", code=2)
+    assert "--attempt-timeout: " in found.stderr
+    assert "--concurrency" in found.stderr
+
+
+def test_a_cache_that_is_no_database_is_exit_2(tiny_sweep: Path, tmp_path: Path) -> None:
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / reply_cache_file().name).write_bytes(b"no database" * 99)
+    found = subprocess.run(
+        [sys.executable, "-m", "gno_dist.cli.main", "sweep", str(tiny_sweep), "--pool", "inline"],
+        cwd=tiny_sweep.parent,
+        env={**os.environ, "GNO_DIST_CACHE": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == 2
+    assert "file is not a database; `gno-dist cache clear`" in found.stderr
+    assert "Traceback" not in found.stderr
+    assert list((tiny_sweep.parent / "results").iterdir()) == []
 
 
 def test_a_results_folder_that_cannot_be_made_is_exit_2(tiny_sweep: Path) -> None:
@@ -167,6 +195,39 @@ def test_verify_confirms_a_finished_job(finished: Path) -> None:
     found = gno("verify", finished, cwd=finished)
     assert found.stdout.splitlines()[0] == "48 of 48 units: no differences"
     assert FINGERPRINT.fullmatch(found.stdout.splitlines()[-1])
+
+
+def test_verify_of_a_job_without_a_summary_checks_its_journal(
+    finished: Path, tmp_path: Path
+) -> None:
+    job = copy_of(finished, tmp_path)
+    (job / "summary.json").unlink()
+    lines = (job / "journal.jsonl").read_bytes().splitlines(keepends=True)
+    (job / "journal.jsonl").write_bytes(b"".join(lines[:20]))
+    found = gno("verify", job, cwd=job, code=3)
+    assert found.stdout.splitlines()[0] == "20 of 48 units: no differences"
+    assert "gno-dist resume" in found.stderr
+
+
+def test_a_cluster_that_is_not_there_is_exit_2_and_leaves_nothing(tiny_sweep: Path) -> None:
+    with socket.socket() as closed:  # bound and not listening: nobody answers
+        closed.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{closed.getsockname()[1]}"
+        for given, said in ((address, "refused"), ("foo", "HOST:PORT")):
+            flags = ("--pool", "ray", "--no-cache", "--ray-address", given)
+            found = gno("sweep", tiny_sweep, *flags, cwd=tiny_sweep.parent, code=2)
+            assert said in found.stderr
+            assert found.stdout == ""
+    assert list((tiny_sweep.parent / "results").iterdir()) == []
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(finished: Path) -> None:
+    program = f"{sys.executable} -m gno_dist.cli.main report {finished} --cases | head -n 1"
+    found = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {program}"], capture_output=True, text=True, check=False
+    )
+    assert (found.returncode, found.stderr) == (0, "")
+    assert found.stdout.count("\n") == 1
 
 
 def test_verify_finds_a_changed_outcome(finished: Path, tmp_path: Path) -> None:

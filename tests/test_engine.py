@@ -229,6 +229,20 @@ def test_a_poison_case_fails_alone(tmp_path: Path, ray_cluster: RayCluster) -> N
     assert all("WorkerLost (died)" in outcome.message for outcome in lost)
 
 
+def test_failed_units_run_again_when_their_cause_is_mended(tmp_path: Path) -> None:
+    broken = load_job(
+        write_tiny(tmp_path / "tiny", presets=PRESETS.replace('"two"', '"two;raise=Urlaub"'))
+    )
+    first = run(broken, tmp_path / "job")
+    assert first["units"]["failed"] > 0
+    mended = load_job(write_tiny(tmp_path / "tiny"))
+    kept = run(mended, tmp_path / "job")
+    assert (kept["run"]["units_run"], kept["units"]["failed"]) == (0, first["units"]["failed"])
+    again = run(mended, tmp_path / "job", retry_failed=True)
+    assert again["run"]["units_run"] == first["units"]["failed"]
+    assert again["fingerprint"] == run(mended, tmp_path / "whole")["fingerprint"]
+
+
 def test_uniform_failures_stop_the_job_early(tmp_path: Path) -> None:
     presets = PRESETS.replace('"one"', '"one;raise=e"').replace('"two"', '"two;raise=e"')
     sweep = SWEEP.replace("depth: [fast, vector, hybrid, balanced, thorough]", "depth: [thorough]")

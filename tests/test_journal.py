@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gno_dist.errors import JournalDamaged
+from gno_dist.errors import ConfigError, JournalDamaged
 from gno_dist.journal import Journal
-from gno_dist.records import Scored, ScoredDoc, UnitRecord
+from gno_dist.records import Failed, Scored, ScoredDoc, UnitRecord
 
 N = 4
 
@@ -75,16 +75,61 @@ def test_a_bad_line_elsewhere_is_named_by_number(tmp_path: Path) -> None:
     assert damaged.value.line == 2
 
 
-def test_the_first_record_of_a_unit_wins(tmp_path: Path) -> None:
+def test_a_unit_that_has_a_record_gets_no_second_one(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "j", N)
     assert journal.append(record(1, 0.25))
     assert not journal.append(record(1, 0.75))
     journal.close()
-    lines = (tmp_path / "j").read_bytes()
-    (tmp_path / "j").write_bytes(lines + lines.replace(b"0.25", b"0.75"))
-    again = Journal(tmp_path / "j", N)
-    assert [r.outcomes["m"] for r in again.in_plan_order()] == [Scored(value=0.25)]
+    assert (tmp_path / "j").read_bytes().count(b"\n") == 1
+
+
+def test_failed_units_may_run_again_and_their_last_record_counts(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "j", N)
+    failed = record(1, 0.0).model_copy(update={"outcomes": {"m": Failed(error="e", message="")}})
+    journal.append(failed)
+    journal.append(record(2, 0.5))
+    journal.close()
+    again = Journal(tmp_path / "j", N, forget_failed=True)
+    assert (again.n_done, again.done(1), again.done(2)) == (1, False, True)
+    assert again.append(record(1, 0.75))
     again.close()
+    last = Journal(tmp_path / "j", N, read_only=True)
+    assert [r.outcomes["m"] for r in last.in_plan_order()] == [
+        Scored(value=0.75),
+        Scored(value=0.5),
+    ]
+    assert last.n_done == 2
+    last.close()
+
+
+def test_one_process_writes_at_a_time(tmp_path: Path) -> None:
+    first = Journal(tmp_path / "j", N)
+    first.append(record(1, 0.25))
+    with pytest.raises(ConfigError, match="another process is running this job"):
+        Journal(tmp_path / "j", N)
+    first.close()
+    Journal(tmp_path / "j", N).close()
+
+
+def test_a_reader_changes_nothing_beside_a_writer(tmp_path: Path) -> None:
+    writer = Journal(tmp_path / "j", N)
+    writer.append(record(1, 0.25))
+    half = b'{"version":1,"unit'
+    with (tmp_path / "j").open("ab") as stream:
+        stream.write(half)
+    reader = Journal(tmp_path / "j", N, read_only=True)
+    assert reader.n_done == 1
+    reader.close()
+    writer.close()
+    assert (tmp_path / "j").read_bytes().endswith(half)
+    assert [path.name for path in tmp_path.iterdir()] == ["j"]
+
+
+def test_a_job_without_a_journal_reads_as_empty(tmp_path: Path) -> None:
+    reader = Journal(tmp_path / "none", N, read_only=True)
+    assert (reader.n_done, list(reader.in_plan_order())) == (0, [])
+    reader.close()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_record_of_another_plan_is_refused(tmp_path: Path) -> None:

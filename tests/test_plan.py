@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gno_dist.backends.resolve import pools_of
 from gno_dist.calls import PoolSpec
+from gno_dist.errors import ConfigError
 from gno_dist.plan import UNIT_VERSION, Plan, Unit, lints
 from gno_dist.presets import Preset
 from gno_dist.suite import LoadedSuite
@@ -50,18 +51,18 @@ class TestIdentity:
         found = ids(plan)
         assert UNIT_VERSION == 1
         assert found["query", "q1", "one depth=fast", 0] == (
-            "1a1fdc6ed532ee523bd80abd47fc9b537362667858f3f6fd76294da3d436f7bc"
+            "740184c37222220a5fcd21b5c33881e6d80541f88b8fad698aec28583174b248"
         )
         assert found["query", "q4", "two depth=thorough", 0] == (
-            "6253c653a77868332518c7e2565853d1768676c45619acee4181b309f815ad9c"
+            "148402b51d2c7db7cf0e69e2966eaf4e33ba20c9055659af540fbf8a5a7ce5f6"
         )
         assert found["ask", "a1", "one", 0] == (
             "6983d0270ea61a801f96faea5ed41302da3548582ad8882121f4b790041c2ed8"
         )
         assert found["support", "c2", "two", 0] == (
-            "b9807dc3be773d5b218ba17ca41dd7cf1df221a73beee5031df9796c46d76823"
+            "dc057c89ff9e48ed25451ce82b9c3ebe3c83d0ead8d251e65485470635ebff35"
         )
-        assert plan.digest == "65488133263cefedcc573a36487fea66aef9a08854293096223085a78aa8d7fd"
+        assert plan.digest == "8cf8450b2a1c2db9ba860c35dc80b7d76472a1a3c9a382130bdea224bdfcfb61"
 
     def test_the_same_files_make_the_same_plan_anywhere(self, tmp_path: Path) -> None:
         here, there = (plan_of(write_tiny(tmp_path / name)) for name in ("here", "there"))
@@ -227,6 +228,18 @@ class TestGrowth:
         more = ids(plan_of(write_tiny(tmp_path / "more")))
         assert ids(less).items() <= more.items()
         assert less.digest != plan_of(write_tiny(tmp_path / "again")).digest
+
+    def test_models_of_a_role_that_a_suite_does_not_use_make_points_of_their_own(
+        self, tmp_path: Path
+    ) -> None:
+        axes = changed(SWEEP, DEPTHS, "[fast], generator.model: [one, two]")
+        query = plan_of(write_tiny(tmp_path, sweep=axes)).suites[0]
+        assert len({point.id for point in query.points}) == len(query.points) == 4
+
+    def test_two_names_of_one_model_are_refused(self, tmp_path: Path) -> None:
+        axes = changed(SWEEP, DEPTHS, "[thorough], generator.model: [two, two;raise=never]")
+        with pytest.raises(ConfigError, match="their models are one file"):
+            plan_of(write_tiny(tmp_path, sweep=axes))
 
     def test_a_subset_leaves_the_ids_of_its_cases(self, tmp_path: Path) -> None:
         sweep = changed(SWEEP, "{suite: query.yaml,", "{suite: query.yaml, subset: core,")

@@ -127,6 +127,8 @@ class TestSummary:
         assert measure["mean"] == 1.0, "over the one case that was scored"
         assert (measure["scored"], measure["unscored"], measure["failed"]) == (2, 1, 1)
         assert measure["planned"] == 8
+        assert text.estimate(measure) == "1.000 [0.21, 1.00] (2/8)"
+        assert "query | one depth=fast: 4 trials were not run" in text.missing_lines(summary)
         assert measure["worst_case"] == {"low": 0.25, "high": 1.0}, "6 of 8 trials are missing"
         assert summary["complete"] is False
         assert exit_code(summary) == 3

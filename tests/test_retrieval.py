@@ -177,8 +177,12 @@ class TestAnswerPrompt:
             "Sources:\n[1] T body more\n[2] U\n"
         )
 
-    def test_citations_in_order_of_first_use_within_range(self) -> None:
-        assert context.citations("B [2], A [1] and [2]; lost [4] [0].", 3) == (2, 1)
+    def test_citations_in_order_of_first_use(self) -> None:
+        assert context.citations("B [2], A [1] and [2].", ["a", "b"]) == ("b", "a")
+
+    def test_a_citation_without_a_source_is_kept_as_its_mark(self) -> None:
+        """An invented source must lower the share of valid citations, not vanish."""
+        assert context.citations("A [1], lost [4] [0].", ["a"]) == ("a", "[4]", "[0]")
 
     def test_text_without_marks(self) -> None:
         assert context.without_citations("It is so. [1] [2]") == "It is so."

@@ -9,6 +9,7 @@ import logging
 import os
 import secrets
 import shutil
+import socket
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -90,6 +91,8 @@ class RayCluster:
         self._started = True
 
     def _connect(self) -> None:
+        if self._address not in {"local", "auto"}:
+            _reach(self._address)
         import ray
 
         private: dict[str, Any] = {
@@ -136,6 +139,19 @@ class RayCluster:
             os.dup2(self._stdout, 1)
             os.close(self._stdout)
             self._stdout = None
+
+
+def _reach(address: str) -> None:
+    """Ray itself tries an address for over a minute before it says that nobody is there.
+
+    Raises:
+        ValueError: not HOST:PORT or ray://HOST:PORT.
+        OSError: nobody answers there.
+    """
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        raise ValueError("write local, auto, HOST:PORT or ray://HOST:PORT")
+    socket.create_connection((host, int(port)), timeout=10.0).close()
 
 
 def _short_temp() -> str:

@@ -31,7 +31,7 @@ def decode_reply(data: bytes) -> Reply | Fault:
     message = orjson.loads(data)
     if "error" in message:
         return Fault(message["error"], message["message"])
-    return Reply(message["value"], message["ms"], Usage.model_validate(message["usage"]))
+    return Reply(message["value"], message["ms"], Usage(**message["usage"]))
 
 
 def encode_reply(reply: Reply) -> bytes:
@@ -42,7 +42,7 @@ def encode_reply(reply: Reply) -> bytes:
     """
     _refuse_non_finite(reply.value)
     return orjson.dumps(
-        {"value": reply.value, "ms": reply.ms, "usage": reply.usage.model_dump()},
+        {"value": reply.value, "ms": reply.ms, "usage": reply.usage},
         option=orjson.OPT_SERIALIZE_NUMPY,
     )
 

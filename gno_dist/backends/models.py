@@ -34,8 +34,12 @@ EMBEDDED = {
 }
 
 
-def locate(reference: str) -> ModelFile:
+def locate(reference: str, *, download: bool = True) -> ModelFile:
     """Find (and for embedded models: make) the file of a reference.
+
+    Args:
+        reference: of a model.
+        download: ask the hub for what is not here, where its client is installed.
 
     Raises:
         ModelNotFound: not on this machine and not to be had; says where to put it.
@@ -44,7 +48,7 @@ def locate(reference: str) -> ModelFile:
     kind, _, name = reference.partition(":")
     finders: dict[str, Callable[[str], Path]] = {
         "embedded": _embedded,
-        "hf": _hub,
+        "hf": lambda name: _hub(name, download=download),
         "file": _plain_file,
     }
     if kind not in finders or not name:
@@ -119,7 +123,7 @@ def _plain_file(name: str) -> Path:
     return path
 
 
-def _hub(name: str) -> Path:
+def _hub(name: str, *, download: bool) -> Path:
     owner, _, rest = name.partition("/")
     repo, _, file = rest.partition("/")
     if not file:
@@ -128,11 +132,11 @@ def _hub(name: str) -> Path:
         if path.is_file():
             return path
     target = model_folder() / owner / repo
-    if find_spec("huggingface_hub") is None:
+    if not download or find_spec("huggingface_hub") is None:
         raise ModelNotFound(
             f"hf:{name}",
             f"not in the model folder; put {file} into {target} or set GNO_DIST_MODELS,"
-            " or `pip install 'gno-dist[hub]'` to download it",
+            " or `pip install huggingface_hub` to download it",
         )
     from huggingface_hub import hf_hub_download
 

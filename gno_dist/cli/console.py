@@ -4,7 +4,8 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from importlib.metadata import version
+from typing import Annotated, Any
 
 import typer
 
@@ -13,12 +14,21 @@ from gno_dist.errors import GnoDistError
 
 app = typer.Typer(
     name="gno-dist",
-    help="Measure retrieval and LLM answers over many configurations at once.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+@app.callback(invoke_without_command=True)
+def common(
+    show_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Measure retrieval and LLM answers over many configurations at once."""
+    if show_version:
+        show(f"gno-dist {version('gno-dist')}")
+        raise typer.Exit
 
 
 def say(text: str = "") -> None:
@@ -61,6 +71,9 @@ def errors_as_exit_codes() -> Iterator[None]:
     except GnoDistError as exc:
         say(f"gno-dist: {exc}")
         raise typer.Exit(exc.exit_code) from exc
+    except BrokenPipeError:
+        # The reader, such as `head`, has seen enough; Python would complain once more at its exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as exc:
         name = f"{exc.filename}: " if exc.filename else ""
         say(f"gno-dist: {name}{exc.strerror or exc}")

@@ -1,12 +1,14 @@
 """From a checked job to its result: what ``sweep``, ``run`` and ``resume`` share."""
 
 import asyncio
+import shutil
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import typer
+from pydantic import ValidationError
 
 from gno_dist import jobs
 from gno_dist.backends.paths import reply_cache_file
@@ -15,7 +17,7 @@ from gno_dist.cli.console import say, show, show_json, show_table
 from gno_dist.cli.options import PoolKind
 from gno_dist.cli.progress import Progress
 from gno_dist.engine import Events, Execution, execute, limits_by_pool
-from gno_dist.errors import ConfigError, GnoDistError, Interrupted
+from gno_dist.errors import BackendError, ConfigError, GnoDistError, Interrupted
 from gno_dist.files import read_structured, write_json
 from gno_dist.journal import Journal
 from gno_dist.manifest import manifest_of
@@ -36,6 +38,7 @@ class Invocation(NamedTuple):
     ray_address: str = "local"
     as_json: bool = False
     quiet: bool = False
+    retry_failed: bool = False
 
 
 def settings_from(**flags: Any) -> Settings:
@@ -44,13 +47,24 @@ def settings_from(**flags: Any) -> Settings:
 
 
 def override(settings: Settings, **flags: Any) -> Settings:
-    """Settings with the flags that were given; None means not given."""
+    """Settings with the flags that were given; None means not given.
+
+    Raises:
+        ConfigError: a value out of its range.
+    """
     given = {
         name: str(value) if isinstance(value, Path) else value
         for name, value in flags.items()
         if value is not None
     }
-    return Settings.model_validate({**settings.model_dump(), **given})
+    try:
+        return Settings.model_validate({**settings.model_dump(), **given})
+    except ValidationError as exc:
+        problems = [
+            f"--{_flag(error['loc'][0])}: {error['msg']} (found {error['input']!r})"
+            for error in exc.errors(include_url=False)
+        ]
+        raise ConfigError("flags", problems) from exc
 
 
 def start(job: LoadedJob, settings: Settings, invocation: Invocation, trials: int | None) -> None:
@@ -61,7 +75,11 @@ def start(job: LoadedJob, settings: Settings, invocation: Invocation, trials: in
     folder = jobs.create_folder(Path(settings.results), plan)
     manifest = manifest_of(job, plan, folder, settings.model_dump(mode="json"))
     write_json(folder / "manifest.json", manifest)
-    carry_out(plan, folder, settings, invocation)
+    try:
+        carry_out(plan, folder, settings, invocation)
+    except BackendError:
+        shutil.rmtree(folder)  # nothing ran in it, and nothing is left half-done
+        raise
 
 
 def carry_out(plan: Plan, folder: Path, settings: Settings, invocation: Invocation) -> None:
@@ -69,6 +87,7 @@ def carry_out(plan: Plan, folder: Path, settings: Settings, invocation: Invocati
 
     Raises:
         typer.Exit: with any code but 0.
+        BackendError: a backend cannot be opened and nothing was run.
     """
     if not invocation.quiet:
         for line in lints(plan):
@@ -76,7 +95,7 @@ def carry_out(plan: Plan, folder: Path, settings: Settings, invocation: Invocati
         say(f"job {folder}: {plan.n_units} units in {len(plan.groups)} group(s)")
         shown = settings.model_dump(mode="json", exclude={"version", "results"})
         say("settings: " + ", ".join(f"{name}={value}" for name, value in shown.items()))
-    done = _count_done(folder, plan)
+    done = _count_done(folder, plan, retry_failed=invocation.retry_failed)
     with ExitStack() as stack:
         factory = _factory(settings.pool, invocation.ray_address, stack)
         progress = stack.enter_context(Progress(plan, done, quiet=invocation.quiet))
@@ -91,8 +110,10 @@ def carry_out(plan: Plan, folder: Path, settings: Settings, invocation: Invocati
         else:
             stopped = None
     written = folder / "summary.json"  # what stopped the job may have come before its first unit
-    if stopped is None or written.exists():
-        result = summary if stopped is None else read_structured(written)
+    result = summary if stopped is None else read_structured(written) if written.exists() else None
+    if isinstance(stopped, BackendError) and (result is None or not result["units"]["done"]):
+        raise stopped
+    if result is not None:
         show_summary(result, folder, as_json=invocation.as_json)
     if stopped is not None:
         why = str(stopped) or "interrupted"
@@ -103,11 +124,15 @@ def carry_out(plan: Plan, folder: Path, settings: Settings, invocation: Invocati
         raise typer.Exit(code)
 
 
-def _count_done(folder: Path, plan: Plan) -> int:
+def _flag(setting: object) -> str:
+    return str(setting).removesuffix("_s").replace("_", "-")
+
+
+def _count_done(folder: Path, plan: Plan, *, retry_failed: bool) -> int:
     path = folder / "journal.jsonl"
     if not path.exists():
         return 0
-    journal = Journal(path, plan.n_units)
+    journal = Journal(path, plan.n_units, forget_failed=retry_failed)
     journal.close()
     if journal.torn_bytes:
         say(f"{path}: cut a torn last line of {journal.torn_bytes} bytes; a copy is kept beside it")
@@ -120,17 +145,20 @@ def _execution(settings: Settings, invocation: Invocation, factory: PoolFactory)
         machine=this_machine(),
         cache_file=reply_cache_file() if settings.cache else None,
         limits=RunLimits(settings.concurrency, settings.max_failed),
-        workers=_workers(invocation.actors),
+        workers=_workers(invocation.actors, settings.pool),
         attempt_timeout_s=settings.attempt_timeout_s,
+        retry_failed=invocation.retry_failed,
     )
 
 
-def _workers(entries: Sequence[str]) -> dict[str, int]:
+def _workers(entries: Sequence[str], pool: PoolKind) -> dict[str, int]:
+    if entries and pool == "inline":
+        raise ConfigError("--actors", ["counts Ray actors; --pool inline has one worker a backend"])
     counts, problems = {}, []
     for entry in entries:
         role, _, number = entry.partition("=")
         if role not in {"search", "llm"} or not number.isdigit() or int(number) < 1:
-            problems.append(f"{entry!r}; write search=N or llm=N")
+            problems.append(f"{entry!r}; write search=N or llm=N, N from 1 on")
         else:
             counts[role] = int(number)
     if problems:

@@ -36,7 +36,7 @@ def references() -> dict[str, list[str]]:
 
 def _find(reference: str) -> ModelFile | BackendError:
     try:
-        return locate(reference)
+        return locate(reference, download=False)
     except BackendError as exc:
         return exc
 

@@ -98,6 +98,9 @@ def run(
 @app.command()
 def resume(
     job: Annotated[Path, typer.Argument(help="A job folder.")],
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Run failed units again, too.")
+    ] = False,
     pool: PoolOption = None,
     cache: CacheOption = None,
     actors: ActorsOption = None,
@@ -122,4 +125,5 @@ def resume(
             max_failed=max_failed,
             min_coverage=min_coverage,
         )
-        carry_out(plan, job, settings, Invocation(actors or (), ray_address, as_json, quiet))
+        invocation = Invocation(actors or (), ray_address, as_json, quiet, retry_failed)
+        carry_out(plan, job, settings, invocation)

@@ -4,12 +4,13 @@ summary.json is this value. Means are over cases, whose trials are averaged firs
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from gno_dist.plan import Plan, PlannedSuite, Point
-from gno_dist.records import Usage
+from gno_dist.records import STAGES, Usage
 from gno_dist.reduce import CellTotals, MeasureTotals, Reducer
-from gno_dist.rubric import EPSILON, ChoiceRubric, scale
+from gno_dist.rubric import EPSILON, scale
 from gno_dist.scoring import parse_any
 from gno_dist.stats import mean, mean_interval, percentile, worst_case_bounds
 
@@ -81,9 +82,15 @@ def _cell(suite: PlannedSuite, point: Point, totals: CellTotals) -> dict[str, An
             "composed": True,
         },
         "stage_ms": {
-            stage: total.value() / totals.n_units for stage, total in totals.stage_ms.items()
+            stage: totals.stage_ms[stage].value() / totals.n_units
+            for stage in STAGES
+            if stage in totals.stage_ms
         },
-        "receipts": totals.receipts,
+        "receipts": {
+            stage: dict(sorted(totals.receipts[stage].items()))
+            for stage in STAGES
+            if stage in totals.receipts
+        },
         "calls": {"needed": totals.calls, "cached": totals.cached_calls},
         "usage": {"judge": _usage(totals.judge_usage), "system": _usage(totals.system_usage)},
         "gates": _gates(suite, point, measures, totals),
@@ -134,8 +141,6 @@ def _gates(
     for key, threshold in suite.loaded.suite.thresholds.items():
         known = suite.loaded.suite.rubrics.get(key)
         name = key if known is not None else str(parse_any(key))
-        if isinstance(known, ChoiceRubric) or not isinstance(threshold, int | float):
-            continue  # judged case by case, see the per-case view
         measured = measures[name]
         worst = measured["worst_case"]
         reached = worst["low"] if worst else measured["mean"]
@@ -160,7 +165,7 @@ def _coverage(cells: Sequence[Mapping[str, Any]]) -> float:
 
 
 def _usage(usage: Usage) -> dict[str, Any]:
-    return usage.model_dump(mode="json")
+    return asdict(usage)
 
 
 def exit_code(summary: Mapping[str, Any], min_coverage: float = 1.0) -> int:

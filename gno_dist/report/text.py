@@ -15,7 +15,7 @@ def estimate(measure: Mapping[str, Any]) -> str:
     text = number(measure["mean"])
     if interval is not None:
         text += f" [{number(interval['low'], 2)}, {number(interval['high'], 2)}]"
-    if measure["unscored"] or measure["failed"]:
+    if measure["scored"] < measure["planned"]:
         text += f" ({measure['scored']}/{measure['planned']})"
     return text
 
@@ -88,9 +88,12 @@ def by_suite(cells: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, 
 
 
 def missing_lines(summary: Mapping[str, Any]) -> list[str]:
-    """Why trials are unscored or failed, one line a cell, measure and reason."""
+    """Why numbers are missing: trials not run, a line a cell; then a line a measure and reason."""
     lines = []
     for cell in summary["cells"]:
+        not_run = cell["cases"] * cell["trials"] - cell["units"]
+        if not_run:
+            lines.append(f"{cell['suite']} | {cell['label']}: {not_run} trials were not run")
         for name, measure in cell["measures"].items():
             for reason, count in measure["reasons"].items():
                 lines.append(f"{cell['suite']} | {cell['label']} | {name}: {count} x {reason}")
@@ -108,8 +111,10 @@ def gate_lines(summary: Mapping[str, Any]) -> list[str]:
 
 
 def run_lines(summary: Mapping[str, Any]) -> list[str]:
-    """What this invocation did, in sentences."""
+    """What the last invocation did, in sentences; none when it did not live to tell."""
     run, units = summary["run"], summary["units"]
+    if not run:  # the driver was killed: nobody knows
+        return []
     made, shared = run["calls_made"], run["calls_shared"]
     lines = [
         f"{units['done']} of {units['planned']} units"
@@ -125,7 +130,7 @@ def run_lines(summary: Mapping[str, Any]) -> list[str]:
         lines.append(f"Opening backends: {opened}.")
     usage = summary["usage"]
     lines.append(
-        f"{usage['input_tokens'] + usage['output_tokens']:,} tokens,"
+        f"{usage['input_tokens'] + usage['output_tokens']:,} tokens in the results, cached or new,"
         f" {dollars(usage['cost_usd'])}; peak resident memory"
         f" {run['peak_rss_bytes'] / 2**20:,.0f} MiB over all processes."
     )

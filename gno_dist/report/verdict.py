@@ -1,10 +1,13 @@
 """What may be concluded, in plain sentences; pure.
 
 Each suite's points are compared with its best one on the cases they share, on the suite's first
-measure: a paired randomisation test, corrected by Holm over all comparisons of the suite.
+measure: a paired randomisation test, corrected by Holm over all pairs of points that differ. All
+pairs, since the best one was found by looking at them all; points that are equal in every case are
+one arm.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import Any, NamedTuple
 
 from gno_dist.plan import Plan, PlannedSuite
@@ -99,24 +102,27 @@ def _compare(
     cases: Sequence[str],
     labels: Mapping[str, str],
 ) -> list[Comparison]:
-    others = [point for point in scored if point != best]
-    ours = [scored[best][case] for case in cases]
-    results = [
-        paired_comparison(ours, [scored[point][case] for case in cases], seed=SEED)
-        for point in others
-    ]
-    adjusted = holm([result.p_value for result in results])
-    return [
-        Comparison(
-            labels[point],
-            result,
-            p,
-            minimum_detectable_effect(
-                [a - scored[point][case] for a, case in zip(ours, cases, strict=True)]
-            ),
+    arms = {point: tuple(scored[point][case] for case in cases) for point in scored}
+    distinct = list(dict.fromkeys([arms[best], *arms.values()]))  # the best arm stands first
+    pairs = list(combinations(distinct, 2))
+    results = {pair: paired_comparison(*pair, seed=SEED) for pair in pairs}
+    adjusted = dict(zip(pairs, holm([results[pair].p_value for pair in pairs]), strict=True))
+    equal = paired_comparison(arms[best], arms[best], seed=SEED)
+    comparisons = []
+    for point, arm in arms.items():
+        if point == best:
+            continue
+        pair = (arms[best], arm)
+        differences = [a - b for a, b in zip(*pair, strict=True)]
+        comparisons.append(
+            Comparison(
+                labels[point],
+                results.get(pair, equal),
+                adjusted.get(pair, 1.0),
+                minimum_detectable_effect(differences),
+            )
         )
-        for point, result, p in zip(others, results, adjusted, strict=True)
-    ]
+    return comparisons
 
 
 def _sentences(best: str, name: str, n: int, comparisons: Sequence[Comparison]) -> list[str]:
@@ -153,4 +159,4 @@ def _undecided(c: Comparison) -> str:
         return f"{shown}; {differing} of {c.result.n} cases differ, too few to tell)"
     if c.detectable is None:
         return shown + ")"
-    return f"{shown}; {c.result.n} cases show differences from {c.detectable:.3f} on)"
+    return f"{shown}; {c.result.n} cases would mostly show a true difference of {c.detectable:.3f})"

@@ -36,10 +36,11 @@ def prompt(question: str, passages: Sequence[str]) -> list[str]:
     return [EXAMPLES, sources_block(passages), question_block(question)]
 
 
-def citations(text: str, n_sources: int) -> tuple[int, ...]:
-    """Numbers of cited sources, 1-based, in order of first use; numbers out of range dropped."""
+def citations(text: str, sources: Sequence[str]) -> tuple[str, ...]:
+    """Docids cited by ``[n]``, in order of first use; a number without a source stays a mark."""
     numbers = (int(number) for number in _CITATION.findall(text))
-    return tuple(dict.fromkeys(n for n in numbers if 1 <= n <= n_sources))
+    cited = (sources[n - 1] if 1 <= n <= len(sources) else f"[{n}]" for n in numbers)
+    return tuple(dict.fromkeys(cited))
 
 
 def without_citations(text: str) -> str:
