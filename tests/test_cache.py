@@ -18,6 +18,7 @@ from gno_dist.backends.base import KINDS, Handled
 from gno_dist.backends.host import Host, decode_reply, encode_call, encode_reply
 from gno_dist.cache import ReplyCache
 from gno_dist.calls import Fault, PoolSpec, Reply, make_call
+from gno_dist.errors import BackendError
 from gno_dist.records import Usage
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -198,7 +199,7 @@ def test_faults_are_never_kept_nor_given_out(tmp_path: Path) -> None:
 def test_a_file_that_is_no_database_says_so(tmp_path: Path) -> None:
     path = tmp_path / "replies.sqlite"
     path.write_bytes(b"not a database at all\n" * 100)
-    with pytest.raises(apsw.NotADBError):
+    with pytest.raises(BackendError, match="file is not a database; `gno-dist cache clear`"):
         ReplyCache(path)
 
 

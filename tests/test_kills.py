@@ -25,7 +25,7 @@ def command(*args: str | Path) -> list[str]:
 
 
 def whole_run(path: Path) -> str:
-    """The fingerprint line of an uninterrupted run of the same plan with fast fakes."""
+    """The fingerprint line of an uninterrupted run of the same plan."""
     found = subprocess.run(
         command("sweep", path, "--pool", "inline", "--no-cache", "--quiet"),
         cwd=path.parent,
@@ -74,7 +74,7 @@ def slow_sweep(tmp_path: Path) -> Path:
 def test_a_killed_driver_resumes_to_the_fingerprint_of_a_whole_run(
     slow_sweep: Path, tmp_path: Path
 ) -> None:
-    whole = whole_run(write_tiny(tmp_path / "whole"))
+    whole = whole_run(write_tiny(tmp_path / "whole", presets=SLOW))
     with running_sweep(slow_sweep, lines=9) as (process, job):
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -93,7 +93,7 @@ def test_a_killed_driver_resumes_to_the_fingerprint_of_a_whole_run(
 def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(
     slow_sweep: Path, tmp_path: Path
 ) -> None:
-    whole = whole_run(write_tiny(tmp_path / "whole"))
+    whole = whole_run(write_tiny(tmp_path / "whole", presets=SLOW))
     with running_sweep(slow_sweep, lines=9, pool="ray") as (process, job):
         children = psutil.Process(process.pid).children(recursive=True)
         os.killpg(process.pid, signal.SIGINT)  # a terminal sends it to the whole group
