@@ -11,10 +11,11 @@ from typing import NamedTuple
 from gno_dist import dispatch, pipelines
 from gno_dist.cache import ReplyCache
 from gno_dist.calls import Call, Fault, Reply
-from gno_dist.pipelines import Ask, Pipeline, Trace
+from gno_dist.pipelines import Ask, Pipeline
 from gno_dist.plan import Unit
 from gno_dist.pool import PoolSet
 from gno_dist.records import STAGES, UnitRecord
+from gno_dist.trace import Trace
 from gno_dist.trials import Passage, record_of, setting_of
 
 PassageOf = Callable[[Unit], Passage]

@@ -6,8 +6,6 @@ stands in its receipts.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, NamedTuple
 
 from gno_dist.calls import Call, Fault, PoolSpec, Reply, make_call
@@ -16,18 +14,15 @@ from gno_dist.judges import labels, likelihood
 from gno_dist.presets import Generator as GeneratorSettings
 from gno_dist.presets import Preset
 from gno_dist.records import (
-    STAGES,
     Answer,
     Expansion,
     PassageHit,
     ScoredDoc,
     StageName,
-    StageReceipt,
-    StageState,
-    Usage,
 )
 from gno_dist.retrieval import context, expand, fuse
 from gno_dist.rubric import Rubric
+from gno_dist.trace import StageBroke, Trace
 
 
 class Ask(NamedTuple):
@@ -61,66 +56,6 @@ class Setting(NamedTuple):
     """(docid, chunk seq) -> the passage's text with its title."""
     rubrics: Mapping[str, Rubric]
     seed: int
-
-
-@dataclass
-class Trace:
-    """What a pipeline has produced so far; becomes the unit's record."""
-
-    receipts: dict[StageName, StageReceipt] = field(default_factory=dict)
-    stage_ms: dict[str, float] = field(default_factory=dict)
-    judge_usage: Usage = Usage()
-    system_usage: Usage = Usage()
-    calls: int = 0
-    cached_calls: int = 0
-    ranking: tuple[ScoredDoc, ...] | None = None
-    expansion: Expansion | None = None
-    answer: Answer | None = None
-    judgement: dict[str, Any] | None = None
-
-    def ran(self, stage: StageName, count: int, reason: str | None = None) -> None:
-        """Note that a stage ran and how long its list is."""
-        self.receipts[stage] = StageReceipt(stage=stage, state="ran", count=count, reason=reason)
-
-    def all_receipts(self, why_missing: str) -> tuple[StageReceipt, ...]:
-        """One receipt for each stage, in pipeline order; those without one were skipped."""
-        return tuple(self.receipts.get(stage) or _skipped(stage, why_missing) for stage in STAGES)
-
-    def absorb(self, stage: StageName, replies: Sequence[Reply | Fault]) -> list[Any]:
-        """The values of a stage's replies.
-
-        Raises:
-            StageBroke: any of the calls gave no reply.
-        """
-        values = []
-        for reply in replies:
-            if isinstance(reply, Fault):
-                state: StageState = "timed_out" if reply.timed_out else "failed"
-                raise self.broke(stage, f"{reply.error}: {reply.message}", state)
-            self.calls += 1
-            self.cached_calls += reply.cached
-            self.stage_ms[stage] = self.stage_ms.get(stage, 0.0) + reply.ms
-            if stage == "judge":
-                self.judge_usage += reply.usage
-            else:
-                self.system_usage += reply.usage
-            values.append(reply.value)
-        return values
-
-    def broke(self, stage: StageName, reason: str, state: StageState = "failed") -> "StageBroke":
-        """Note that a stage that was asked for did not run; the result is to be raised."""
-        self.receipts[stage] = StageReceipt(stage=stage, state=state, reason=reason)
-        return StageBroke()
-
-
-@cache
-def _skipped(stage: StageName, reason: str) -> StageReceipt:
-    """A stage nobody asked for: most receipts of most records, and all alike."""
-    return StageReceipt(stage=stage, state="skipped", reason=reason)
-
-
-class StageBroke(Exception):
-    """A stage did not run; its receipt says why."""
 
 
 def run(case: Query | AskCase | RubricCase, setting: Setting, trace: Trace) -> Pipeline:

@@ -10,10 +10,11 @@ from typing import Any
 from gno_dist import canonical
 from gno_dist.cases import Case
 from gno_dist.judges import labels
-from gno_dist.pipelines import Setting, Trace
+from gno_dist.pipelines import Setting
 from gno_dist.plan import Plan, PlannedSuite, Point, Unit
 from gno_dist.records import Observed, Outcome, UnitRecord, canonical_part
 from gno_dist.scoring import Outputs, broken_stage, parse_any, score
+from gno_dist.trace import Trace
 
 Passage = Callable[[str, int], str]
 

@@ -8,10 +8,11 @@ import pytest
 from gno_dist.backends.resolve import pools_of
 from gno_dist.calls import Fault, Reply
 from gno_dist.cases import AskCase, Query, RubricCase
-from gno_dist.pipelines import Ask, Setting, Trace, run
+from gno_dist.pipelines import Ask, Setting, run
 from gno_dist.plan import Plan, Unit
 from gno_dist.records import STAGES, Usage
 from gno_dist.sweep import LoadedJob
+from gno_dist.trace import Trace
 from gno_dist.trials import setting_of
 
 USAGE = Usage(input_tokens=3, output_tokens=1, cost_usd=0.25)
