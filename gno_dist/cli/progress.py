@@ -40,15 +40,15 @@ class Progress:
         self._print(f"opened {spec.label}: {workers}, {seconds(load)}")
 
     def line(self) -> str:
-        """done/total, rate, time left, failures, tokens, cost."""
+        """done/total, rate, time left if the rest is alike, failures, tokens, cost."""
         elapsed = time.monotonic() - self._started
         rate = (self._done - self._before) / elapsed if elapsed > 0 else 0.0
         left = seconds((self._planned - self._done) / rate) if rate > 0 else "?"
         share = 100.0 * self._done / self._planned if self._planned else 100.0
         used = self._usage.input_tokens + self._usage.output_tokens
         return (
-            f"{self._done}/{self._planned} {share:.1f} % | {rate:.2f} units/s | left {left} |"
-            f" failed {self._failed} | {used:,} tokens | {dollars(self._usage.cost_usd)}"
+            f"{self._done}/{self._planned} {share:.1f} % | {rate:.2f} units/s | {left} left at this rate |"
+            f" failed {self._failed} | {used:,} new tokens | {dollars(self._usage.cost_usd)}"
         )
 
     def _tick(self) -> None:
