@@ -37,6 +37,11 @@ def whole_run(path: Path) -> str:
     return found.stdout.splitlines()[-1]
 
 
+def _hear_ctrl_c() -> None:
+    """A background job of a shell ignores SIGINT, and hands that on to all it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @contextmanager
 def running_sweep(
     path: Path, lines: int, pool: str = "inline"
@@ -46,6 +51,7 @@ def running_sweep(
         command("sweep", path, "--pool", pool, "--no-cache"),
         cwd=path.parent,
         start_new_session=True,
+        preexec_fn=_hear_ctrl_c,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

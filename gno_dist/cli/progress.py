@@ -47,8 +47,8 @@ class Progress:
         share = 100.0 * self._done / self._planned if self._planned else 100.0
         used = self._usage.input_tokens + self._usage.output_tokens
         return (
-            f"{self._done}/{self._planned} {share:.1f} % | {rate:.2f} units/s | {left} left at this rate |"
-            f" failed {self._failed} | {used:,} new tokens | {dollars(self._usage.cost_usd)}"
+            f"{self._done}/{self._planned} {share:.1f} % | {rate:.2f} units/s |"
+            f" {left} left at this rate | failed {self._failed} | {used:,} new tokens | {dollars(self._usage.cost_usd)}"
         )
 
     def _tick(self) -> None:
