@@ -48,7 +48,8 @@ class Progress:
         used = self._usage.input_tokens + self._usage.output_tokens
         return (
             f"{self._done}/{self._planned} {share:.1f} % | {rate:.2f} units/s |"
-            f" {left} left at this rate | failed {self._failed} | {used:,} new tokens | {dollars(self._usage.cost_usd)}"
+            f" {left} left at this rate | failed {self._failed} |"
+            f" {used:,} new tokens | {dollars(self._usage.cost_usd)}"
         )
 
     def _tick(self) -> None:
