@@ -79,8 +79,3 @@ def digest_stream(parts: Iterable[bytes]) -> str:
     for part in parts:
         state.update(part)
     return state.hexdigest()
-
-
-def short(hex_digest: str) -> str:
-    """The first 12 hex digits, the form in which identities are shown to people."""
-    return hex_digest[:12]

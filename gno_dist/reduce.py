@@ -4,7 +4,6 @@ A cell keeps one exact sum a case and measure, and the observed service times. S
 completion order cannot show in any digit.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -91,12 +90,6 @@ class Reducer:
         self.n_units += 1
         self.n_failed += record.failed
         self.usage += observed.judge_usage + observed.system_usage
-
-    def failures(self) -> Iterator[str]:
-        """Reasons of failed outcomes over all cells, for messages."""
-        for cell in self.cells.values():
-            for totals in cell.measures.values():
-                yield from totals.reasons
 
 
 def _add_outcome(totals: MeasureTotals, case_id: str, outcome: Scored | Unscored | Failed) -> None:

@@ -79,16 +79,6 @@ class LoadedSuite(NamedTuple):
             },
         }
 
-    def digest(self) -> str:
-        """Digest of all content: cases with judgments, measures, thresholds, corpus."""
-        return canonical.digest(
-            {
-                "suite": self.suite.model_dump(mode="json", exclude={"corpus", "queries", "cases"}),
-                "cases": [case.model_dump(mode="json") for case in self.cases],
-                "corpus": self.corpus.digest if self.corpus else None,
-            }
-        )
-
 
 def load_suite(
     path: Path, problems: Collector, corpora: dict[tuple[str, str | None], Corpus | None]

@@ -11,7 +11,6 @@ from gno_dist.sweep import LoadedJob, load_job
 from workers.cluster import RayCluster
 
 ROOT = Path(__file__).resolve().parents[1]
-DATA = Path(os.environ.get("GNO_DIST_TEST_DATA", ROOT.parent / "shared" / "data"))
 REAL_MODELS = model_folder()
 IN_CI = os.environ.get("CI") == "true"
 
@@ -28,14 +27,6 @@ def clean_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path
         patch.delenv(name, raising=False)
     yield cache
     patch.undo()
-
-
-@pytest.fixture(scope="session")
-def external_data() -> Path:
-    """The folder of outside data; without it a test skips, and says so."""
-    if not DATA.is_dir():
-        pytest.skip(f"no external data at {DATA}; set GNO_DIST_TEST_DATA")
-    return DATA
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -9,7 +9,7 @@ import rfc8785
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gno_dist.canonical import canonical_json, digest, digest_bytes, digest_stream, short
+from gno_dist.canonical import canonical_json, digest, digest_bytes, digest_stream
 
 repeatable = settings(deadline=None, derandomize=True, max_examples=150)
 INTEGERS = st.integers(-(2**53) + 1, 2**53 - 1)
@@ -126,7 +126,6 @@ def test_digests_are_sha256() -> None:
     expected = "015abd7f5cc57a2dd94b7590f04ad8084273905ee33ec5cebeae62276a97f862"
     assert digest({"a": 1}) == expected
     assert digest_bytes(b'{"a":1}') == expected
-    assert short(expected) == "015abd7f5cc5"
     # The published digest of the empty string.
     assert digest_bytes(b"") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
