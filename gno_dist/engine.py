@@ -6,6 +6,7 @@ for a new job and a resumed one: what the journal holds is not run again.
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -83,10 +84,7 @@ async def execute(
     events = events or Events()
     limits = limits_by_pool(plan, execution)
     started = time.monotonic()
-    journal = Journal(folder / "journal.jsonl", plan.n_units, forget_failed=execution.retry_failed)
     reducer = Reducer()
-    _replay(plan, journal, reducer)
-    already = journal.n_done
     opened: list[dict[str, Any]] = []
 
     def on_open(spec: PoolSpec, facts: list[dict[str, Any]]) -> None:
@@ -94,28 +92,32 @@ async def execute(
         events.on_open(spec, facts)
 
     pools = PoolSet(plan.pools, execution.factory, lambda spec: limits[spec.key], on_open)
-    cache = ReplyCache(execution.cache_file)
-    flow = Flow(pools, cache, passages_of(plan))
-    try:
-        with MemoryWatch() as memory:
-            if journal.n_done < plan.n_units:
-                await run_job(
-                    plan, flow, pools, journal, reducer, execution.limits, events.on_record
-                )
-    finally:
-        await pools.close()
-        cache.close()
-        run = {
-            "wall_s": time.monotonic() - started,
-            "units_run": journal.n_done - already,
-            "calls_made": flow.made_calls,
-            "calls_shared": flow.shared_calls,
-            "stage_s": dict(flow.stage_s),
-            "pools": opened,
-            "peak_rss_bytes": memory.peak_bytes,
-        }
-        summary = write_reports(plan, journal, reducer, folder, run)
-        journal.close()
+    path = folder / "journal.jsonl"
+    with (
+        closing(Journal(path, plan.n_units, forget_failed=execution.retry_failed)) as journal,
+        closing(ReplyCache(execution.cache_file)) as cache,
+    ):
+        _replay(plan, journal, reducer)
+        already = journal.n_done
+        flow = Flow(pools, cache, passages_of(plan))
+        try:
+            with MemoryWatch() as memory:
+                if journal.n_done < plan.n_units:
+                    await run_job(
+                        plan, flow, pools, journal, reducer, execution.limits, events.on_record
+                    )
+        finally:
+            await pools.close()
+            run = {
+                "wall_s": time.monotonic() - started,
+                "units_run": journal.n_done - already,
+                "calls_made": flow.made_calls,
+                "calls_shared": flow.shared_calls,
+                "stage_s": dict(flow.stage_s),
+                "pools": opened,
+                "peak_rss_bytes": memory.peak_bytes,
+            }
+            summary = write_reports(plan, journal, reducer, folder, run)
     return summary
 
 
@@ -126,7 +128,6 @@ def _replay(plan: Plan, journal: Journal, reducer: Reducer) -> None:
     ids = (unit.id for unit in plan.units() if journal.done(unit.number))
     for planned, record in zip(ids, journal.in_plan_order(), strict=True):
         if record.unit_id != planned:
-            journal.close()
             raise JournalDamaged(
                 str(journal.path),
                 0,

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +23,9 @@ from gno_dist.reduce import Reducer
 from gno_dist.report import markdown, text
 from gno_dist.report.summary import exit_code, summarise
 from gno_dist.report.verdict import verdict
-from gno_dist.sweep import LoadedJob
+from gno_dist.sweep import LoadedJob, load_job
+
+from .conftest import SUITES, SWEEP, write_tiny
 
 RUN = {
     "wall_s": 75.0,
@@ -201,6 +204,29 @@ class TestVerdict:
         assert entry["comparisons"][0]["p"] == 2 / 2**12
         assert "one depth=fast is better than two depth=fast" in entry["sentences"][0]
 
+    def test_p_is_corrected_over_all_pairs_of_arms_that_differ(self, tmp_path: Path) -> None:
+        """Three arms over eight cases, each pair of one sign: p = 2/2^8, and Holm triples it.
+
+        The best was found by looking at every pair, so each counts; the fourth point equals
+        another in every case and adds no pair.
+        """
+        depths = "depth: [fast, vector, hybrid, balanced, thorough]"
+        sweep = SWEEP.replace(depths, "depth: [fast, vector]")
+        queries = "".join(f"- {{id: q{n}, query: keys {n}, judgments: []}}\n" for n in range(8))
+        suite = SUITES["query"].replace("subsets: {core: [q1, q3]}\n", "")
+        path = write_tiny(tmp_path / "arms", sweep=sweep, queries=queries, query=suite)
+        plan = Plan(load_job(path), pools_of)
+        worth = {"one depth=fast": 1.0, "one depth=vector": 0.5, "two depth=fast": 0.5}
+        records = [
+            record(unit, {NAME: Scored(value=worth.get(unit.point.label, 0.0))})
+            for unit in plan.units()
+            if unit.suite.loaded.name == "query"
+        ]
+        found = {c["other"]: c for c in verdict(plan, reduced(records))[0]["comparisons"]}
+        assert set(found) == {"one depth=vector", "two depth=fast", "two depth=vector"}
+        assert {c["p"] for c in found.values()} == {2 / 2**8}
+        assert {c["p_holm"] for c in found.values()} == {3 * 2 / 2**8}
+
 
 class TestText:
     @pytest.mark.parametrize(
@@ -233,6 +259,9 @@ class TestText:
         }
         assert text.estimate(measure) == "0.500 [0.10, 0.90] (8/10)"
         assert text.estimate({**measure, "interval": None, "mean": None}) == "– (8/10)"
+        not_run = {**measure, "unscored": 0, "failed": 0}
+        assert text.estimate(not_run) == "0.500 [0.10, 0.90] (8/10)", "stopped before the rest"
+        assert text.estimate({**not_run, "scored": 10}) == "0.500 [0.10, 0.90]"
 
     def test_a_failing_gate_shows_the_gap(self) -> None:
         gate = {
@@ -258,10 +287,7 @@ def test_markdown_says_what_is_partial_and_escapes_bars(plan: Plan) -> None:
     assert f"Fingerprint `{'f' * 64}`" in page
 
 
-def test_gates_use_the_pessimistic_end_and_forgive_rounding(tmp_path: Any) -> None:
-    from gno_dist.sweep import load_job
-    from tests.conftest import SUITES, write_tiny
-
+def test_gates_use_the_pessimistic_end_and_forgive_rounding(tmp_path: Path) -> None:
     suite = SUITES["query"].replace("subsets:", 'thresholds: {"nDCG@10": 0.7}\nsubsets:')
     plan = Plan(load_job(write_tiny(tmp_path / "gated", query=suite)), pools_of)
 

@@ -151,7 +151,7 @@ def _reach(address: str) -> None:
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
         raise ValueError("write local, auto, HOST:PORT or ray://HOST:PORT")
-    socket.create_connection((host, int(port)), timeout=10.0).close()
+    socket.create_connection((host.strip("[]"), int(port)), timeout=10.0).close()
 
 
 def _short_temp() -> str:

@@ -1,6 +1,7 @@
 """What every command shares: the app, output for people and machines, errors as exit codes."""
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -72,8 +73,10 @@ def errors_as_exit_codes() -> Iterator[None]:
         say(f"gno-dist: {exc}")
         raise typer.Exit(exc.exit_code) from exc
     except BrokenPipeError:
-        # The reader, such as `head`, has seen enough; Python would complain once more at its exit.
+        # The reader, such as `head`, has seen enough: end as SIGPIPE ends others, since a 0 could
+        # hide a gate that fails. Python would complain once more when it flushes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(128 + signal.SIGPIPE) from None
     except OSError as exc:
         name = f"{exc.filename}: " if exc.filename else ""
         say(f"gno-dist: {name}{exc.strerror or exc}")
