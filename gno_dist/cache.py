@@ -56,7 +56,7 @@ class ReplyCache:
                 self._connection.execute("PRAGMA journal_mode=WAL")
             self._connection.execute("PRAGMA synchronous=NORMAL")
         self._connection.execute(
-            "CREATE TABLE IF NOT EXISTS replies (id TEXT PRIMARY KEY, data BLOB) WITHOUT ROWID"
+            "CREATE TABLE IF NOT EXISTS replies (id TEXT PRIMARY KEY, data BLOB)"
         )
 
     def get_many(self, ids: Sequence[str]) -> dict[str, Reply]:
@@ -78,7 +78,7 @@ class ReplyCache:
         with self._named_errors(), self._connection:
             self._connection.executemany(
                 "INSERT OR IGNORE INTO replies VALUES (?, ?)",
-                [(key, encode_reply(reply)) for key, reply in replies],
+                [(key, reply.encoded or encode_reply(reply)) for key, reply in replies],
             )
 
     def count(self) -> int:

@@ -7,6 +7,8 @@ nothing else (no threads, paths, hosts, shards). Units that need the same thing 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import orjson
+
 from gno_dist import canonical
 from gno_dist.records import StageName, Usage
 
@@ -43,21 +45,25 @@ class Call(NamedTuple):
     stage: StageName
     pool: str
     method: str
-    args: Mapping[str, Any]
+    args_json: bytes
+    """The arguments as canonical JSON: what the id is made of and what travels."""
     id: str
+
+    @property
+    def args(self) -> Any:
+        """The arguments as plain data."""
+        return orjson.loads(self.args_json)
 
 
 def make_call(
     stage: StageName, spec: PoolSpec, key: str, method: str, args: Mapping[str, Any]
 ) -> Call:
     """Build a call with its id; ``key`` is ``spec.key``, computed once by the caller."""
-    identity = {
-        "v": CALL_VERSION,
-        "method": method,
-        "reads": spec.parts.get(method) or key,
-        "args": args,
-    }
-    return Call(stage, key, method, args, canonical.digest(identity))
+    args_json = canonical.canonical_json(args)
+    # Canonical JSON of {"args", "method", "reads", "v"}, without encoding the arguments again.
+    rest = f',"method":"{method}","reads":"{spec.parts.get(method) or key}","v":{CALL_VERSION}}}'
+    identity = b'{"args":' + args_json + rest.encode("ascii")
+    return Call(stage, key, method, args_json, canonical.digest_bytes(identity))
 
 
 class Reply(NamedTuple):
@@ -67,6 +73,8 @@ class Reply(NamedTuple):
     ms: float
     usage: Usage
     cached: bool = False
+    encoded: bytes = b""
+    """The reply as it travelled and as the cache keeps it."""
 
 
 class Fault(NamedTuple):

@@ -9,7 +9,7 @@ import fcntl
 import os
 import time
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,11 @@ import orjson
 from pydantic import ValidationError
 
 from gno_dist.errors import ConfigError, JournalDamaged
-from gno_dist.files import printable
 from gno_dist.records import UnitRecord
 
 FSYNC_EVERY_S = 1.0
 _MISSING = -1
+_serialise = UnitRecord.__pydantic_serializer__.to_json
 
 
 class Journal:
@@ -109,27 +109,32 @@ class Journal:
         return self._offsets[index] != _MISSING
 
     def append(self, record: UnitRecord) -> bool:
-        """Write a record; False (and nothing written) when its unit has one already.
+        """Write a record; False (and nothing written) when its unit has one already."""
+        return bool(self.append_all([record]))
+
+    def append_all(self, records: Sequence[UnitRecord]) -> list[UnitRecord]:
+        """Write the records whose units have none yet, in one go; returns those.
 
         Raises:
             OSError: the disk is full or gone; what was written before stays whole.
         """
-        if self.done(record.index):
-            return False
-        line = printable(record.model_dump_json()).encode("utf-8") + b"\n"
+        new = {record.index: record for record in records if not self.done(record.index)}
+        lines = [_serialise(record) + b"\n" for record in new.values()]
         offset = self._stream.seek(0, os.SEEK_END)
+        data = memoryview(b"".join(lines))
         try:
-            written = 0
-            while written < len(line):
-                written += self._stream.write(line[written:])
+            while data:
+                data = data[self._stream.write(data) :]
         except OSError:
             os.ftruncate(self._stream.fileno(), offset)
             raise
-        self._offsets[record.index] = offset
-        self.n_done += 1
+        for index, line in zip(new, lines, strict=True):
+            self._offsets[index] = offset
+            offset += len(line)
+        self.n_done += len(new)
         if time.monotonic() - self._synced >= FSYNC_EVERY_S:
             self.sync()
-        return True
+        return list(new.values())
 
     def sync(self) -> None:
         """Force everything written to the disk."""

@@ -21,7 +21,6 @@ from gno_dist.records import (
     StageName,
 )
 from gno_dist.retrieval import context, expand, fuse
-from gno_dist.rubric import Rubric
 from gno_dist.trace import StageBroke, Trace
 
 
@@ -54,7 +53,7 @@ class Setting(NamedTuple):
     """Role (index, reranker, generator, judge) -> pool."""
     passage: Callable[[str, int], str]
     """(docid, chunk seq) -> the passage's text with its title."""
-    rubrics: Mapping[str, Rubric]
+    questionnaire: labels.Questionnaire
     seed: int
 
 
@@ -232,12 +231,12 @@ def _judge_answer(
 def _judge_rubrics(
     case: RubricCase, setting: Setting, trace: Trace
 ) -> Generator[Ask, Sequence[Reply | Fault], None]:
-    asked = labels.questions(setting.rubrics)
+    questionnaire = setting.questionnaire
     args = {
         "prefix": labels.state_segments(case.state()),
-        "questions": [{"suffix": q["suffix"], "labels": q["labels"]} for q in asked],
+        "questions": questionnaire.embedded,
     }
     call = setting.pools["judge"].call("judge", "labels", args)
     [value] = yield from _step(trace, "judge", [call])
-    trace.judgement = labels.answers(setting.rubrics, asked, value["logprobs"])
-    trace.ran("judge", len(setting.rubrics))
+    trace.judgement = labels.answers(questionnaire.rubrics, questionnaire.asked, value["logprobs"])
+    trace.ran("judge", len(questionnaire.rubrics))

@@ -7,14 +7,17 @@ which models must be open together; they change nothing in order or ids.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Any, NamedTuple
 
 from gno_dist import canonical
 from gno_dist.calls import PoolSpec
 from gno_dist.cases import Case
 from gno_dist.errors import ConfigError
+from gno_dist.judges.labels import Questionnaire
 from gno_dist.pipelines import Bound
 from gno_dist.presets import Preset
+from gno_dist.scoring import AnyMeasure, parse_any
 from gno_dist.suite import LoadedSuite
 from gno_dist.sweep import LoadedJob, PointSpec, SuiteJob
 
@@ -51,6 +54,8 @@ class PlannedSuite(NamedTuple):
     trials: int
     first_index: int
     identity: str
+    questionnaire: Questionnaire
+    measures: Sequence[AnyMeasure]
 
     @property
     def n_units(self) -> int:
@@ -120,7 +125,16 @@ class Plan:
             points.append(Point(_point_id(spec, bound), spec, bound, cases))
         _refuse_equal(points, job)
         identity = canonical.digest({"name": job.loaded.name, **job.loaded.identity()})
-        return PlannedSuite(job.loaded, points, trials or job.loaded.suite.trials, first, identity)
+        suite = job.loaded.suite
+        return PlannedSuite(
+            job.loaded,
+            points,
+            trials or suite.trials,
+            first,
+            identity,
+            Questionnaire(suite.rubrics),
+            [parse_any(name) for name in suite.measures],
+        )
 
     def units(self) -> Iterator[Unit]:
         """All units in plan order."""
@@ -184,9 +198,7 @@ class Plan:
                     "name": suite.loaded.name,
                     "identity": suite.identity,
                     "trials": suite.trials,
-                    "cases": canonical.digest(
-                        [[case.id, case.identity()] for case in suite.loaded.cases]
-                    ),
+                    "cases": _digest_of_cases(suite.loaded.cases),
                     "points": [
                         {"id": point.id, "label": point.label, "cases": sorted(point.cases)}
                         for point in suite.points
@@ -208,6 +220,13 @@ def _refuse_equal(points: Sequence[Point], job: SuiteJob) -> None:
             )
 
 
+def _digest_of_cases(cases: Sequence[Case]) -> str:
+    """Digest of [[id, identity], ...], without holding them all in another form."""
+    parts = (canonical.canonical_json([case.id, case.identity()]) for case in cases)
+    separated = (part if i == 0 else b"," + part for i, part in enumerate(parts))
+    return canonical.digest_stream(chain([b"["], separated, [b"]"]))
+
+
 def _units_of_case(suite: PlannedSuite, case: Case, first: int) -> Iterator[Unit]:
     identity = canonical.digest({"id": case.id, "case": case.identity()})
     index = first
@@ -220,15 +239,15 @@ def _units_of_case(suite: PlannedSuite, case: Case, first: int) -> Iterator[Unit
 
 
 def _unit_id(suite: PlannedSuite, case: str, point: Point, trial: int) -> str:
-    return canonical.digest(
-        {
-            "v": UNIT_VERSION,
-            "suite": suite.identity,
-            "case": case,
-            "point": point.id,
-            "trial": trial,
-        }
+    """Digest of {"case", "point", "suite", "trial", "v"} as canonical JSON.
+
+    All but the numbers in it are digests, so that it needs no encoder.
+    """
+    identity = (
+        f'{{"case":"{case}","point":"{point.id}","suite":"{suite.identity}",'
+        f'"trial":{trial},"v":{UNIT_VERSION}}}'
     )
+    return canonical.digest_bytes(identity.encode("ascii"))
 
 
 def _point_id(spec: PointSpec, pools: Mapping[str, Bound]) -> str:

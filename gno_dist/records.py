@@ -15,7 +15,7 @@ RECORD_VERSION: Literal[1] = 1
 
 StageName = Literal["expand", "search", "rerank", "answer", "judge"]
 STAGES: tuple[StageName, ...] = ("expand", "search", "rerank", "answer", "judge")
-StageState = Literal["ran", "skipped", "timed_out", "failed"]
+StageState = Literal["ran", "timed_out", "failed"]
 
 
 class Frozen(BaseModel):
@@ -65,12 +65,12 @@ class PassageHit(NamedTuple):
 
 
 class StageReceipt(Frozen):
-    """What became of one stage of one trial; a stage nobody asked for is ``skipped``."""
+    """What became of one stage of one trial; a stage that was not asked for has none."""
 
     stage: StageName
     state: StageState
     reason: str | None = None
-    """Why it was skipped, failed or timed out."""
+    """Why it failed, timed out or has nothing to show."""
     count: int | None = None
     """Length of the list it produced: variants, hits, candidates, tokens or judgements."""
 
@@ -87,6 +87,9 @@ class Usage:
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: FiniteFloat = 0.0
+
+    def __bool__(self) -> bool:
+        return bool(self.input_tokens or self.output_tokens or self.cost_usd)
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
@@ -171,9 +174,10 @@ def canonical_part(
         observed_measures: names of outcomes that are observations (latency, cost).
     """
     part = {name: value for name, value in record.items() if name != "observed"}
-    part["outcomes"] = {
-        name: outcome
-        for name, outcome in record["outcomes"].items()
-        if name not in observed_measures
-    }
+    if observed_measures:
+        part["outcomes"] = {
+            name: outcome
+            for name, outcome in record["outcomes"].items()
+            if name not in observed_measures
+        }
     return part

@@ -103,11 +103,10 @@ async def run_job(
     async def lane(sharder: Sharder) -> None:
         while (shard := sharder.next()) is not None:
             started = time.monotonic()
-            for record in await flow.run(shard.units):
-                if journal.append(record):
-                    reducer.add(record)
-                    on_record(record)
-                    watch.check(record)
+            for record in journal.append_all(await flow.run(shard.units)):
+                reducer.add(record)
+                on_record(record)
+                watch.check(record)
             sharder.took(shard, time.monotonic() - started)
 
     for group in plan.groups:
@@ -141,13 +140,10 @@ class _FailureWatch:
 
     def check(self, record: UnitRecord) -> None:
         self._seen += 1
-        failures = {
-            f"{outcome.error}: {outcome.message}"
-            for outcome in record.outcomes.values()
-            if isinstance(outcome, Failed)
-        }
-        self._failed += bool(failures)
-        self._first |= failures or {""}
+        failed = record.failed
+        self._failed += failed
+        if self._seen <= UNIFORM_FAILURES:
+            self._first |= _failures(record) if failed else {""}
         if self._max_failed is not None and self._failed > self._max_failed:
             raise BudgetExceeded(
                 "failure budget",
@@ -161,3 +157,11 @@ class _FailureWatch:
                 f"the first {UNIFORM_FAILURES} units all failed the same way ({cause});"
                 " mend that and `gno-dist resume JOB --retry-failed`",
             )
+
+
+def _failures(record: UnitRecord) -> set[str]:
+    return {
+        f"{outcome.error}: {outcome.message}"
+        for outcome in record.outcomes.values()
+        if isinstance(outcome, Failed)
+    }

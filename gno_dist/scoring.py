@@ -147,17 +147,19 @@ def parse_any(text: str) -> AnyMeasure:
 
 
 def score(
-    names: Sequence[str], case: Case, outputs: Outputs, receipts: Sequence[StageReceipt]
+    asked: Sequence[AnyMeasure],
+    case: Case,
+    outputs: Outputs,
+    receipts: Sequence[StageReceipt],
 ) -> dict[str, Outcome]:
     """Outcomes of all measures of a trial, by printed name.
 
     A stage that was asked for and did not run fails every measure: a low score would lie.
     """
     broken = broken_stage(receipts)
-    parsed = [parse_any(name) for name in names]
     if broken is not None:
-        return {str(measure): broken for measure in parsed}
-    return {str(measure): measure.outcome(case, outputs) for measure in parsed}
+        return {str(measure): broken for measure in asked}
+    return {str(measure): measure.outcome(case, outputs) for measure in asked}
 
 
 def broken_stage(receipts: Sequence[StageReceipt]) -> Failed | None:

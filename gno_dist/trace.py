@@ -5,7 +5,7 @@ Knows replies and faults; not which stage comes next.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 from gno_dist.calls import Fault, Reply
@@ -38,11 +38,14 @@ class Trace:
 
     def ran(self, stage: StageName, count: int, reason: str | None = None) -> None:
         """Note that a stage ran and how long its list is."""
-        self.receipts[stage] = StageReceipt(stage=stage, state="ran", count=count, reason=reason)
+        self.receipts[stage] = _ran(stage, count, reason)
 
-    def all_receipts(self, why_missing: str) -> tuple[StageReceipt, ...]:
-        """One receipt for each stage, in pipeline order; those without one were skipped."""
-        return tuple(self.receipts.get(stage) or _skipped(stage, why_missing) for stage in STAGES)
+    def all_receipts(self) -> tuple[StageReceipt, ...]:
+        """The receipts in pipeline order.
+
+        A stage that nobody asked for, or that comes after a broken one, has none.
+        """
+        return tuple([self.receipts[stage] for stage in STAGES if stage in self.receipts])
 
     def absorb(self, stage: StageName, replies: Sequence[Reply | Fault]) -> list[Any]:
         """The values of a stage's replies.
@@ -71,10 +74,10 @@ class Trace:
         return StageBroke()
 
 
-@cache
-def _skipped(stage: StageName, reason: str) -> StageReceipt:
-    """A stage nobody asked for: most receipts of most records, and all alike."""
-    return StageReceipt(stage=stage, state="skipped", reason=reason)
+@lru_cache(maxsize=4096)
+def _ran(stage: StageName, count: int, reason: str | None) -> StageReceipt:
+    """Most trials' lists are equally long."""
+    return StageReceipt(stage=stage, state="ran", count=count, reason=reason)
 
 
 class StageBroke(Exception):

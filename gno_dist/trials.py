@@ -4,7 +4,7 @@
 number of a job can be checked without running anything.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from gno_dist import canonical
@@ -12,8 +12,8 @@ from gno_dist.cases import Case
 from gno_dist.judges import labels
 from gno_dist.pipelines import Setting
 from gno_dist.plan import Plan, PlannedSuite, Point, Unit
-from gno_dist.records import Observed, Outcome, UnitRecord, canonical_part
-from gno_dist.scoring import Outputs, broken_stage, parse_any, score
+from gno_dist.records import Observed, Outcome, StageReceipt, UnitRecord, canonical_part
+from gno_dist.scoring import Outputs, broken_stage, score
 from gno_dist.trace import Trace
 
 Passage = Callable[[str, int], str]
@@ -25,14 +25,29 @@ def setting_of(unit: Unit, passage: Passage) -> Setting:
         preset=unit.point.spec.preset,
         pools=unit.point.pools,
         passage=passage,
-        rubrics=unit.suite.loaded.suite.rubrics,
+        questionnaire=unit.suite.questionnaire,
         seed=unit.seed,
     )
 
 
 def record_of(unit: Unit, trace: Trace) -> UnitRecord:
     """The record of a finished pipeline."""
-    record = UnitRecord(
+    receipts = trace.all_receipts()
+    observed = Observed(
+        stage_ms=trace.stage_ms,
+        calls=trace.calls,
+        cached_calls=trace.cached_calls,
+        judge_usage=trace.judge_usage,
+        system_usage=trace.system_usage,
+    )
+    outputs = Outputs(
+        trace.ranking,
+        trace.answer,
+        trace.judgement,
+        _judge_model(unit.point),
+        observed.service_ms,
+    )
+    return UnitRecord(
         unit_id=unit.id,
         index=unit.number,
         suite=unit.suite.loaded.name,
@@ -43,18 +58,9 @@ def record_of(unit: Unit, trace: Trace) -> UnitRecord:
         expansion=trace.expansion,
         answer=trace.answer,
         judgement=trace.judgement,
-        receipts=trace.all_receipts(why_missing="not asked for"),
-        outcomes={},
-        observed=Observed(
-            stage_ms=trace.stage_ms,
-            calls=trace.calls,
-            cached_calls=trace.cached_calls,
-            judge_usage=trace.judge_usage,
-            system_usage=trace.system_usage,
-        ),
-    )
-    return record.model_copy(
-        update={"outcomes": rescore(unit.suite, unit.point, unit.case, record)}
+        receipts=receipts,
+        outcomes=_outcomes(unit.suite, unit.case, outputs, receipts),
+        observed=observed,
     )
 
 
@@ -62,32 +68,41 @@ def rescore(
     suite: PlannedSuite, point: Point, case: Case, record: UnitRecord
 ) -> dict[str, Outcome]:
     """Outcomes of all rubrics and measures of a record, computed from its outputs."""
-    judge = point.pools.get("judge")
     outputs = Outputs(
-        ranking=record.ranking,
-        answer=record.answer,
-        judgement=record.judgement,
-        judge_model=str(judge.spec.identity.get("model_sha256", "")) if judge else None,
-        service_ms=record.observed.service_ms,
+        record.ranking,
+        record.answer,
+        record.judgement,
+        _judge_model(point),
+        record.observed.service_ms,
     )
-    rubrics = suite.loaded.suite.rubrics
-    broken = broken_stage(record.receipts)
+    return _outcomes(suite, case, outputs, record.receipts)
+
+
+def _judge_model(point: Point) -> str | None:
+    judge = point.pools.get("judge")
+    return str(judge.spec.identity.get("model_sha256", "")) if judge else None
+
+
+def _outcomes(
+    suite: PlannedSuite, case: Case, outputs: Outputs, receipts: Sequence[StageReceipt]
+) -> dict[str, Outcome]:
+    rubrics = suite.questionnaire.rubrics
+    broken = broken_stage(receipts)
     judged: dict[str, Outcome] = (
-        dict.fromkeys(rubrics, broken) if broken else labels.outcomes(rubrics, record.judgement)
+        dict.fromkeys(rubrics, broken) if broken else labels.outcomes(rubrics, outputs.judgement)
     )
-    return {**judged, **score(suite.loaded.suite.measures, case, outputs, record.receipts)}
+    return {**judged, **score(suite.measures, case, outputs, receipts)}
 
 
 def observed_measures(suite: PlannedSuite) -> frozenset[str]:
     """Names of the suite's measures that are observations, never hashed."""
-    parsed = (parse_any(name) for name in suite.loaded.suite.measures)
-    return frozenset(str(measure) for measure in parsed if not measure.canonical)
+    return frozenset(str(measure) for measure in suite.measures if not measure.canonical)
 
 
 def fingerprint(plan: Plan, records: Iterable[Mapping[str, Any]]) -> str:
     """sha256 over the canonical parts of plain records in plan order, 64 hex digits."""
     observed = {suite.loaded.name: observed_measures(suite) for suite in plan.suites}
     return canonical.digest_stream(
-        canonical.canonical_json(canonical_part(record, observed[record["suite"]])) + b"\n"
+        canonical.canonical_parsed(canonical_part(record, observed[record["suite"]])) + b"\n"
         for record in records
     )

@@ -51,7 +51,8 @@ def test_a_reply_comes_back_as_it_was(value: object, ms: float) -> None:
     finally:
         cache.close()
     # repr tells -0.0 from 0.0, 1 from 1.0 and True.
-    assert repr(found) == repr({"id": reply(value, ms)._replace(cached=True)})
+    read = found["id"]._replace(encoded=b"")
+    assert repr(read) == repr(reply(value, ms)._replace(cached=True))
 
 
 @given(st.lists(FINITE))

@@ -58,41 +58,49 @@ def test_an_unknown_name_says_what_exists(text: str) -> None:
     ],
 )
 def test_values_by_hand(name: str, value: float) -> None:
-    assert score([name], CASE, outputs(), []) == {name: Scored(value=value)}
+    assert score([parse_any(name)], CASE, outputs(), []) == {name: Scored(value=value)}
 
 
 def test_an_empty_answer_was_measured_and_is_bad() -> None:
-    found = score(["relevance", "completeness", "groundedness"], CASE, outputs(" [1]"), [])
+    found = score(
+        [*map(parse_any, ["relevance", "completeness", "groundedness"])], CASE, outputs(" [1]"), []
+    )
     assert found["relevance"] == Scored(value=0.0)
     assert found["completeness"] == Scored(value=0.0)
     assert isinstance(found["groundedness"], Unscored), "nothing was said, so nothing is unfounded"
 
 
 def test_without_a_judgement_quality_is_unscored() -> None:
-    assert isinstance(score(["relevance"], CASE, outputs(), [])["relevance"], Unscored)
+    assert isinstance(
+        score([*map(parse_any, ["relevance"])], CASE, outputs(), [])["relevance"], Unscored
+    )
 
 
 def test_nothing_cited_leaves_validity_unscored() -> None:
-    found = score(["has_citations", "valid_citations"], CASE, outputs(cited=()), [])
+    found = score(
+        [*map(parse_any, ["has_citations", "valid_citations"])], CASE, outputs(cited=()), []
+    )
     assert found["has_citations"] == Scored(value=0.0)
     assert isinstance(found["valid_citations"], Unscored)
 
 
 def test_a_rubric_case_has_no_ranking() -> None:
     case = RubricCase(id="c", input="x", output="y")
-    assert isinstance(score(["RR"], case, outputs(None), [])["RR"], Unscored)
+    assert isinstance(score([*map(parse_any, ["RR"])], case, outputs(None), [])["RR"], Unscored)
 
 
 @pytest.mark.parametrize("state", ["failed", "timed_out"])
 def test_a_stage_that_did_not_run_fails_every_measure(state: str) -> None:
     receipts = [
-        StageReceipt(stage="expand", state="skipped", reason="not asked for"),
+        StageReceipt(stage="expand", state="ran", count=2),
         StageReceipt.model_validate({"stage": "rerank", "state": state, "reason": "gone"}),
     ]
-    found = score(["RR", "nDCG@10", "latency(budget_ms=5)"], QUERY, outputs(None), receipts)
+    found = score(
+        [*map(parse_any, ["RR", "nDCG@10", "latency(budget_ms=5)"])], QUERY, outputs(None), receipts
+    )
     assert {type(outcome) for outcome in found.values()} == {Failed}
     assert broken_stage(receipts) == Failed(error=f"stage rerank {state}", message="gone")
 
 
-def test_skipped_and_ran_break_nothing() -> None:
+def test_an_empty_list_breaks_nothing() -> None:
     assert broken_stage([StageReceipt(stage="search", state="ran", count=0)]) is None

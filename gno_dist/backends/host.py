@@ -23,7 +23,7 @@ from gno_dist.records import Usage
 
 def encode_call(call: Call) -> bytes:
     """A call as it travels: method and arguments, UTF-8 JSON."""
-    return orjson.dumps({"method": call.method, "args": call.args})
+    return b'{"args":' + call.args_json + b',"method":"' + call.method.encode("ascii") + b'"}'
 
 
 def decode_reply(data: bytes) -> Reply | Fault:
@@ -31,7 +31,7 @@ def decode_reply(data: bytes) -> Reply | Fault:
     message = orjson.loads(data)
     if "error" in message:
         return Fault(message["error"], message["message"])
-    return Reply(message["value"], message["ms"], Usage(**message["usage"]))
+    return Reply(message["value"], message["ms"], Usage(**message["usage"]), encoded=data)
 
 
 def encode_reply(reply: Reply) -> bytes:
@@ -40,11 +40,11 @@ def encode_reply(reply: Reply) -> bytes:
     Raises:
         ValueError: a number in it is not finite; JSON would silently hold null for it.
     """
-    _refuse_non_finite(reply.value)
-    return orjson.dumps(
-        {"value": reply.value, "ms": reply.ms, "usage": reply.usage},
-        option=orjson.OPT_SERIALIZE_NUMPY,
-    )
+    message = {"value": reply.value, "ms": reply.ms, "usage": reply.usage}
+    data = orjson.dumps(message, option=orjson.OPT_SERIALIZE_NUMPY)
+    if b"null" in data:
+        _refuse_non_finite(reply.value)
+    return data
 
 
 def _refuse_non_finite(value: Any) -> None:

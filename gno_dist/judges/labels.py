@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gno_dist.canonical import canonical_json
+from gno_dist.canonical import canonical_json, embed
 from gno_dist.records import Outcome, Unscored
 from gno_dist.rubric import BooleanRubric, ChoiceRubric, Rubric, ScoreRubric, outcome
 
@@ -35,6 +35,16 @@ def questions(rubrics: Mapping[str, Rubric]) -> list[dict[str, Any]]:
     for name in sorted(rubrics):
         asked.extend({"id": name, **form} for form in _forms(rubrics[name]))
     return asked
+
+
+class Questionnaire:
+    """A suite's rubrics as they are asked about every case, prepared once."""
+
+    def __init__(self, rubrics: Mapping[str, Rubric]) -> None:
+        self.rubrics = rubrics
+        self.asked = questions(rubrics)
+        self.embedded = embed([{"suffix": q["suffix"], "labels": q["labels"]} for q in self.asked])
+        """What goes into a call."""
 
 
 def _forms(rubric: Rubric) -> list[dict[str, Any]]:
@@ -89,7 +99,7 @@ def answers(
 
 
 def _answer(rubric: Rubric, orders: Sequence[Sequence[float]]) -> dict[str, Any]:
-    mass = min(math.fsum(math.exp(value) for value in order) for order in orders)
+    mass = min([math.fsum([math.exp(value) for value in order]) for order in orders])
     probabilities = _log_mean([_normalised(order) for order in orders])
     result: dict[str, Any] = {"type": rubric.type, "label_mass": min(1.0, mass)}
     if isinstance(rubric, BooleanRubric):
@@ -106,7 +116,7 @@ def _answer(rubric: Rubric, orders: Sequence[Sequence[float]]) -> dict[str, Any]
 
 def _normalised(logprobs: Sequence[float]) -> list[float]:
     top = max(logprobs)
-    total = top + math.log(math.fsum(math.exp(value - top) for value in logprobs))
+    total = top + math.log(math.fsum([math.exp(value - top) for value in logprobs]))
     return [value - total for value in logprobs]
 
 

@@ -36,7 +36,7 @@ def render(plan: Plan, records: Iterable[UnitRecord]) -> Iterator[str]:
         yield from _outputs(record, case)
         for name, outcome in record.outcomes.items():
             yield f"  {name}: {_outcome(outcome)}"
-        asked = [receipt for receipt in record.receipts if receipt.state != "skipped"]
+        asked = record.receipts
         yield f"  {', '.join(map(_receipt, asked))}; {milliseconds(record.observed.service_ms)}"
         yield ""
 

@@ -3,6 +3,7 @@
 summary.json is this value. Means are over cases, whose trials are averaged first.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -82,15 +83,11 @@ def _cell(suite: PlannedSuite, point: Point, totals: CellTotals) -> dict[str, An
             "composed": True,
         },
         "stage_ms": {
-            stage: totals.stage_ms[stage].value() / totals.n_units
+            stage: math.fsum(totals.stage_ms[stage]) / totals.n_units
             for stage in STAGES
             if stage in totals.stage_ms
         },
-        "receipts": {
-            stage: dict(sorted(totals.receipts[stage].items()))
-            for stage in STAGES
-            if stage in totals.receipts
-        },
+        "receipts": {stage: states for stage in STAGES if (states := totals.states(stage))},
         "calls": {"needed": totals.calls, "cached": totals.cached_calls},
         "usage": {"judge": _usage(totals.judge_usage), "system": _usage(totals.system_usage)},
         "gates": _gates(suite, point, measures, totals),
@@ -106,22 +103,19 @@ def bounds_of(suite: PlannedSuite, name: str) -> tuple[float, float]:
 def _measure(
     suite: PlannedSuite, name: str, totals: MeasureTotals, n_planned: int
 ) -> dict[str, Any]:
-    values = list(totals.case_means().values())
+    values = totals.means()[1].tolist()
     low, high = bounds_of(suite, name)
     interval = mean_interval(values, low=low, high=high) if values else None
-    counts = totals.counts
-    missing = n_planned - counts.scored
-    # A case's mean stands for each of its scored trials: the sum over trials is the same.
-    trials = [v for case, v in totals.case_means().items() for _ in range(totals.trials[case])]
-    bounds = worst_case_bounds(trials, missing, low, high) if missing else None
+    missing = n_planned - totals.scored
+    bounds = worst_case_bounds(totals.values, missing, low, high) if missing else None
     return {
         "mean": mean(values) if values else None,
         "interval": interval and interval._asdict(),
         "scale": [low, high],
         "cases": len(values),
-        "scored": counts.scored,
-        "unscored": counts.unscored,
-        "failed": counts.failed,
+        "scored": totals.scored,
+        "unscored": totals.unscored,
+        "failed": totals.failed,
         "planned": n_planned,
         "worst_case": bounds and {"low": bounds[0], "high": bounds[1]},
         "canonical": name in suite.loaded.suite.rubrics or parse_any(name).canonical,

@@ -6,12 +6,16 @@ pairs, since the best one was found by looking at them all; points that are equa
 one arm.
 """
 
+from array import array
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from itertools import combinations
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from gno_dist.plan import Plan, PlannedSuite
-from gno_dist.reduce import MeasureTotals, Reducer
+from gno_dist.reduce import Reducer
 from gno_dist.scoring import parse_any
 from gno_dist.stats import (
     PairedResult,
@@ -57,21 +61,26 @@ def primary_measure(suite: PlannedSuite) -> str:
 def _suite_verdict(suite: PlannedSuite, reducer: Reducer) -> dict[str, Any]:
     name = primary_measure(suite)
     labels = {point.id: point.label for point in suite.points}
-    values = {
-        point: cell.measures.get(name, MeasureTotals()).case_means()
+    scored = {
+        point: totals.means()
         for point in labels
         if (cell := reducer.cells.get((suite.loaded.name, point))) is not None
+        and (totals := cell.measures.get(name)) is not None
+        and totals.scored
     }
-    scored = {point: means for point, means in values.items() if means}
     entry: dict[str, Any] = {"suite": suite.loaded.name, "measure": name}
     if not scored:
         return {**entry, "sentences": ["No case was scored: nothing can be concluded."]}
-    common = frozenset.intersection(*(frozenset(means) for means in scored.values()))
-    if not common:
+    common = reduce(np.intersect1d, (cases for cases, _ in scored.values()))
+    if not len(common):
         return {**entry, "sentences": ["The points share no scored case: they cannot be compared."]}
+    arms = {
+        point: array("d", (means[np.isin(cases, common)] + 0.0).tobytes())
+        for point, (cases, means) in scored.items()
+    }
     # The first point in plan order wins a tie.
-    best = max(scored, key=lambda p: mean([scored[p][case] for case in sorted(common)]))
-    comparisons = _compare(best, scored, sorted(common), labels)
+    best = max(arms, key=lambda point: mean(arms[point]))
+    comparisons = _compare(best, arms, labels)
     return {
         **entry,
         "common_cases": len(common),
@@ -97,23 +106,21 @@ def _suite_verdict(suite: PlannedSuite, reducer: Reducer) -> dict[str, Any]:
 
 
 def _compare(
-    best: str,
-    scored: Mapping[str, Mapping[str, float]],
-    cases: Sequence[str],
-    labels: Mapping[str, str],
+    best: str, arms: Mapping[str, "array[float]"], labels: Mapping[str, str]
 ) -> list[Comparison]:
-    arms = {point: tuple(scored[point][case] for case in cases) for point in scored}
-    distinct = list(dict.fromkeys([arms[best], *arms.values()]))  # the best arm stands first
+    """The best arm against each other one; ``arms``: point -> one value a common case."""
+    keys = {point: arm.tobytes() for point, arm in arms.items()}
+    distinct = {keys[point]: arms[point] for point in [best, *arms]}  # the best arm stands first
     pairs = list(combinations(distinct, 2))
-    results = {pair: paired_comparison(*pair, seed=SEED) for pair in pairs}
+    results = {(a, b): paired_comparison(distinct[a], distinct[b], seed=SEED) for a, b in pairs}
     adjusted = dict(zip(pairs, holm([results[pair].p_value for pair in pairs]), strict=True))
     equal = paired_comparison(arms[best], arms[best], seed=SEED)
     comparisons = []
     for point, arm in arms.items():
         if point == best:
             continue
-        pair = (arms[best], arm)
-        differences = [a - b for a, b in zip(*pair, strict=True)]
+        pair = (keys[best], keys[point])
+        differences = [a - b for a, b in zip(arms[best], arm, strict=True)]
         comparisons.append(
             Comparison(
                 labels[point],
