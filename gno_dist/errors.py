@@ -21,7 +21,12 @@ positional and given to ``super().__init__``.
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
-LostReason = Literal["died", "timeout", "oom", "frozen"]
+LostReason = Literal[
+    "segfault", "abort", "illegal", "exit", "killed", "oom", "died", "timeout", "frozen"
+]
+"""How a worker was lost: a crash by its signal (segfault, abort, illegal instruction), an exit of
+its own, a kill from outside, no memory, for a reason nobody knows (died), over its deadline
+(timeout), or without a heartbeat (frozen)."""
 
 
 class GnoDistError(Exception):

@@ -5,12 +5,14 @@ another lane, make the rest, hand every reply back. Knows pools and cache; not w
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from gno_dist import dispatch, pipelines
+from gno_dist import pipelines
 from gno_dist.cache import ReplyCache
 from gno_dist.calls import Call, Fault, Reply
+from gno_dist.dispatch import Dispatcher
 from gno_dist.pipelines import Ask, Pipeline
 from gno_dist.plan import Unit
 from gno_dist.pool import PoolSet
@@ -27,10 +29,31 @@ class _Running(NamedTuple):
     pipeline: Pipeline
 
 
+class InFlight(NamedTuple):
+    """Units that wait for the replies of one stage."""
+
+    stage: str
+    units: Sequence[Unit]
+    since: float
+    """``time.monotonic()`` when they were asked for."""
+
+    def __str__(self) -> str:
+        shown = ", ".join(map(str, self.units[:3]))
+        more = f" and {len(self.units) - 3} more" if len(self.units) > 3 else ""
+        return f"{self.stage} of {shown}{more} ({time.monotonic() - self.since:.0f} s)"
+
+
 class Flow:
     """Runs shards; several lanes may call ``run`` at once."""
 
-    def __init__(self, pools: PoolSet, cache: ReplyCache, passage_of: PassageOf) -> None:
+    def __init__(
+        self,
+        pools: PoolSet,
+        cache: ReplyCache,
+        passage_of: PassageOf,
+        dispatcher: Dispatcher | None = None,
+    ) -> None:
+        self.dispatcher = dispatcher or Dispatcher()
         self._pools = pools
         self._cache = cache
         self._passage_of = passage_of
@@ -39,6 +62,13 @@ class Flow:
         self.shared_calls = 0
         self.stage_s: dict[str, float] = {}
         """Service seconds of the calls that were made, by stage."""
+        self._in_flight: dict[int, InFlight] = {}
+        self._shards = 0
+
+    @property
+    def in_flight(self) -> list["InFlight"]:
+        """What every lane is working on, the oldest first."""
+        return list(self._in_flight.values())
 
     async def run(self, units: Sequence[Unit]) -> list[UnitRecord]:
         """Run the units' pipelines to their end; one record a unit, in order.
@@ -46,6 +76,14 @@ class Flow:
         Raises:
             BackendError: a backend cannot be opened: no case is to blame.
         """
+        self._shards += 1
+        shard = self._shards
+        try:
+            return await self._run(units, shard)
+        finally:
+            self._in_flight.pop(shard, None)
+
+    async def _run(self, units: Sequence[Unit], shard: int) -> list[UnitRecord]:
         running: dict[int, tuple[_Running, Ask]] = {}
         finished: list[tuple[Unit, Trace]] = []
         for unit in units:
@@ -57,6 +95,8 @@ class Flow:
                 running[unit.number] = (_Running(unit, trace, pipeline), ask)
         for stage in STAGES:
             while waiting := {i: pair for i, pair in running.items() if pair[1].stage == stage}:
+                waited_for = [state.unit for state, _ in waiting.values()]
+                self._in_flight[shard] = InFlight(stage, waited_for, time.monotonic())
                 replies = await self._replies(
                     [call for _, ask in waiting.values() for call in ask.calls]
                 )
@@ -97,7 +137,7 @@ class Flow:
 
     async def _make(self, key: str, calls: Sequence[Call]) -> dict[str, Reply | Fault]:
         pool = await self._pools.get(key)
-        replies = await dispatch.answer(pool, calls)
+        replies = await self.dispatcher.answer(pool, calls)
         self.made_calls += len(calls)
         pairs = list(zip((call.id for call in calls), replies, strict=True))
         for call, reply in zip(calls, replies, strict=True):

@@ -74,6 +74,10 @@ class Unit(NamedTuple):
     case: Case
     trial: int
 
+    def __str__(self) -> str:
+        trial = f" trial {self.trial}" if self.suite.trials > 1 else ""
+        return f"{self.suite.loaded.name}/{self.case.id} @ {self.point.label}{trial}"
+
     @property
     def seed(self) -> int:
         """First 4 bytes of sha256(unit id), the seed of everything drawn in this trial."""

@@ -6,6 +6,7 @@ units, caches or what a call means. Ray's pool lives in ``workers``.
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from queue import SimpleQueue
 from typing import Any, NamedTuple, Protocol
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from gno_dist.backends.host import Host
 from gno_dist.calls import PoolSpec
 from gno_dist.errors import BackendError, WorkerLost
+from gno_dist.meter import Meter
 
 
 class PoolLimits(NamedTuple):
@@ -23,6 +25,8 @@ class PoolLimits(NamedTuple):
     """Threads of one worker for one call."""
     cpus: float = 1.0
     """Share of the machine that a scheduler reserves for one worker; admission only."""
+    gpus: float = 0.0
+    """Share of a GPU that a scheduler reserves for one worker."""
     attempt_timeout_s: float = 120.0
     """One batch must be answered within this time; a worker that is late is replaced."""
 
@@ -31,6 +35,9 @@ class Pool(Protocol):
     """Workers for one backend."""
 
     spec: PoolSpec
+    limits: PoolLimits
+    meter: Meter
+    """Their times so far."""
 
     async def open(self) -> list[dict[str, Any]]:
         """Start the workers, warm; returns facts about each.
@@ -106,7 +113,8 @@ class InlinePool:
 
     def __init__(self, spec: PoolSpec, limits: PoolLimits) -> None:
         self.spec = spec
-        self._limits = limits
+        self.limits = limits._replace(workers=1)
+        self.meter = Meter()
         self._thread: _Thread | None = None
         self._host: Host | None = None
         self._turn = asyncio.Lock()
@@ -118,12 +126,15 @@ class InlinePool:
 
     async def _start(self) -> dict[str, Any]:
         thread = _Thread(f"gno-dist {self.spec.label}")
-        host = Host(self.spec, self._limits.threads)
+        host = Host(self.spec, self.limits.threads)
+        self.meter.started(thread)
         try:
             info: dict[str, Any] = await thread.run(host.start)
         except BaseException:
+            self.meter.ended(thread)
             thread.end()
             raise
+        self.meter.loaded(thread)
         self._thread, self._host = thread, host
         return info
 
@@ -135,21 +146,25 @@ class InlinePool:
             thread, host = self._thread, self._host
             assert thread is not None
             assert host is not None
+            asked = time.monotonic()
             try:
-                async with asyncio.timeout(self._limits.attempt_timeout_s):
-                    replies: list[bytes] = await thread.run(lambda: host.run(batch))
+                async with asyncio.timeout(self.limits.attempt_timeout_s):
+                    replies, inside_s = await thread.run(lambda: host.timed(batch))
             except BaseException as exc:
                 # Late or cancelled: the thread may still be inside the library. Never reuse it.
                 self._abandon()
                 if isinstance(exc, TimeoutError):
-                    detail = f"no answer within {self._limits.attempt_timeout_s:g} s"
-                    raise WorkerLost(self.spec.label, "timeout", detail) from None
+                    self.meter.lost["timeout"] += 1
+                    raise late(self.spec, self.limits) from None
                 raise
-            return replies
+            self.meter.worked(inside_s, time.monotonic() - asked)
+            answered: list[bytes] = replies
+            return answered
 
     def _abandon(self) -> None:
         if self._thread is not None:
             self._thread.end()
+            self.meter.ended(self._thread)
         self._thread = self._host = None
 
     async def close(self) -> None:
@@ -158,6 +173,12 @@ class InlinePool:
             if self._thread is not None and self._host is not None:
                 await self._thread.run(self._host.stop)
             self._abandon()
+
+
+def late(spec: PoolSpec, limits: PoolLimits) -> WorkerLost:
+    """The loss of a worker that did not answer in time."""
+    detail = f"no answer within {limits.attempt_timeout_s:g} s (--attempt-timeout)"
+    return WorkerLost(spec.label, "timeout", detail)
 
 
 class PoolSet:
@@ -175,6 +196,8 @@ class PoolSet:
         self._limits_of = limits_of
         self._on_open = on_open
         self._open: dict[str, asyncio.Task[Pool]] = {}
+        self.meters: dict[str, Meter] = {}
+        """Key -> meter of every pool so far, open or closed."""
 
     async def get(self, key: str) -> Pool:
         """The open pool of a key; concurrent first callers share one opening."""
@@ -185,6 +208,7 @@ class PoolSet:
     async def _start(self, key: str) -> Pool:
         spec = self._specs[key]
         pool = self._factory(spec, self._limits_of(spec))
+        self.meters[key] = pool.meter
         try:
             facts = await pool.open()
         except WorkerLost as lost:

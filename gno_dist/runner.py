@@ -30,6 +30,10 @@ class RunLimits(NamedTuple):
     lanes: int = 5
     max_failed: int | None = None
     """Failed units above this number stop the job; None: no limit."""
+    stall_warn_s: float = 120.0
+    """Without any reply for this long, say what is in flight."""
+    stall_end_s: float = 1200.0
+    """Without any reply for this long, stop the job: every wait should have ended before."""
 
 
 class Shard(NamedTuple):
@@ -90,11 +94,13 @@ async def run_job(
     reducer: Reducer,
     limits: RunLimits,
     on_record: Callable[[UnitRecord], None] = lambda record: None,
+    on_stall: Callable[[str], None] = lambda message: None,
 ) -> None:
     """Run every unit that the journal lacks; return when each has a record.
 
     Raises:
-        BudgetExceeded: too many units failed, or the first ones all failed the same way.
+        BudgetExceeded: too many units failed, the first ones all failed the same way, or nothing
+            moved for too long.
         BackendError: a backend cannot be opened.
         OSError: the journal cannot be written.
     """
@@ -113,13 +119,35 @@ async def run_job(
         await pools.keep_only(group.pools)
         sharder = Sharder(plan, group, journal)
         try:
-            async with asyncio.TaskGroup() as lanes:
-                for _ in range(limits.lanes):
-                    lanes.create_task(lane(sharder))
+            async with asyncio.TaskGroup() as tasks:
+                stall = tasks.create_task(_watch_stalls(flow, limits, on_stall))
+                await asyncio.wait([tasks.create_task(lane(sharder)) for _ in range(limits.lanes)])
+                stall.cancel()
         except BaseExceptionGroup as errors:
             raise _first_cause(errors) from None
         finally:
             journal.sync()
+
+
+async def _watch_stalls(flow: Flow, limits: RunLimits, on_stall: Callable[[str], None]) -> None:
+    """Say when nothing moves, and end the job when nothing ever will.
+
+    Raises:
+        BudgetExceeded: no reply for ``stall_end_s``.
+    """
+    said = started = time.monotonic()
+    while True:
+        await asyncio.sleep(min(limits.stall_warn_s, limits.stall_end_s) / 10)
+        last, now = max(started, flow.dispatcher.last_progress), time.monotonic()
+        if now - last < limits.stall_warn_s:
+            continue
+        waiting = "; ".join(map(str, flow.in_flight)) or "nothing"
+        message = f"no reply for {now - last:.0f} s; in flight: {waiting}"
+        if now - last >= limits.stall_end_s:
+            raise BudgetExceeded("stalled", message)
+        if now - max(last, said) >= limits.stall_warn_s:
+            said = now
+            on_stall(message)
 
 
 def _first_cause(errors: BaseException) -> BaseException:

@@ -7,10 +7,12 @@ from typing import Any
 import orjson
 import pytest
 
-from gno_dist import dispatch
 from gno_dist.backends.host import encode_reply
 from gno_dist.calls import Call, Fault, PoolSpec, Reply, make_call
+from gno_dist.dispatch import FIRST_BATCH, Dispatcher
 from gno_dist.errors import BackendError, LostReason, WorkerLost
+from gno_dist.meter import Meter
+from gno_dist.pool import PoolLimits
 from gno_dist.records import Usage
 
 
@@ -19,6 +21,8 @@ class EchoPool:
 
     def __init__(self, loses: Callable[[int, list[str]], bool], reason: LostReason = "died"):
         self.spec = PoolSpec("echo", "echo", {}, {})
+        self.limits = PoolLimits()
+        self.meter = Meter()
         self.batches: list[list[str]] = []
         self._loses = loses
         self._reason: LostReason = reason
@@ -58,19 +62,19 @@ def never(_: int, texts: list[str]) -> bool:
 
 async def test_no_calls_need_no_worker() -> None:
     pool = EchoPool(never)
-    assert await dispatch.answer(pool, []) == []
+    assert await Dispatcher().answer(pool, []) == []
     assert pool.batches == []
 
 
 async def test_a_batch_lost_once_runs_again_call_by_call() -> None:
     pool = EchoPool(lambda number, _: number == 0)
-    assert values(await dispatch.answer(pool, calls("a", "b", "c"))) == ["a", "b", "c"]
+    assert values(await Dispatcher().answer(pool, calls("a", "b", "c"))) == ["a", "b", "c"]
     assert pool.batches == [["a", "b", "c"], ["a"], ["b"], ["c"]]
 
 
 async def test_a_call_that_kills_alone_twice_is_a_fault_and_its_neighbours_live() -> None:
     pool = EchoPool(poison)
-    first, bad, last = await dispatch.answer(pool, calls("a", "poison", "b"))
+    first, bad, last = await Dispatcher().answer(pool, calls("a", "poison", "b"))
     assert values([first, last]) == ["a", "b"]
     assert isinstance(bad, Fault)
     assert bad.error == "WorkerLost (died)"
@@ -81,19 +85,19 @@ async def test_a_call_that_kills_alone_twice_is_a_fault_and_its_neighbours_live(
 
 async def test_a_lone_call_has_two_attempts_in_all() -> None:
     pool = EchoPool(poison)
-    (bad,) = await dispatch.answer(pool, calls("poison"))
+    (bad,) = await Dispatcher().answer(pool, calls("poison"))
     assert isinstance(bad, Fault)
     assert pool.batches == [["poison"], ["poison"]]
 
 
 async def test_a_lone_call_lost_once_is_answered() -> None:
     pool = EchoPool(lambda number, _: number == 0)
-    assert values(await dispatch.answer(pool, calls("a"))) == ["a"]
+    assert values(await Dispatcher().answer(pool, calls("a"))) == ["a"]
 
 
 @pytest.mark.parametrize(("reason", "marked"), [("timeout", True), ("oom", False), ("died", False)])
 async def test_only_late_calls_are_marked_as_timed_out(reason: LostReason, marked: bool) -> None:
-    (bad,) = await dispatch.answer(EchoPool(poison, reason), calls("poison"))
+    (bad,) = await Dispatcher().answer(EchoPool(poison, reason), calls("poison"))
     assert isinstance(bad, Fault)
     assert bad.error == f"WorkerLost ({reason})"
     assert bad.timed_out is marked
@@ -101,20 +105,20 @@ async def test_only_late_calls_are_marked_as_timed_out(reason: LostReason, marke
 
 @pytest.mark.parametrize("lost", [None, 0, 2, 4])
 async def test_order_is_kept_over_several_batches(lost: int | None) -> None:
-    texts = [f"t{n}" for n in range(4 * dispatch.DEFAULT_BATCH + 3)]
+    texts = [f"t{n}" for n in range(4 * FIRST_BATCH + 3)]
     pool = EchoPool(lambda number, _: number == lost)
-    assert values(await dispatch.answer(pool, calls(*texts))) == texts
-    assert [len(batch) for batch in pool.batches[:5]] == [dispatch.DEFAULT_BATCH] * 4 + [3]
+    assert values(await Dispatcher().answer(pool, calls(*texts))) == texts
+    assert [len(batch) for batch in pool.batches[:5]] == [FIRST_BATCH] * 4 + [3]
 
 
 async def test_a_poison_call_costs_only_its_own_batch_a_repeat() -> None:
-    texts = [f"t{n}" for n in range(3 * dispatch.DEFAULT_BATCH)]
+    texts = [f"t{n}" for n in range(3 * FIRST_BATCH)]
     texts[20] = "poison"
     pool = EchoPool(poison)
-    found = values(await dispatch.answer(pool, calls(*texts)))
+    found = values(await Dispatcher().answer(pool, calls(*texts)))
     assert isinstance(found.pop(20), Fault)
     assert found == [text for text in texts if text != "poison"]
-    assert len(pool.batches) == 3 + dispatch.DEFAULT_BATCH + 1
+    assert len(pool.batches) == 3 + FIRST_BATCH + 1
 
 
 async def test_batches_are_answered_side_by_side() -> None:
@@ -130,8 +134,8 @@ async def test_batches_are_answered_side_by_side() -> None:
                 await both_here.wait()
             return replies
 
-    texts = [f"t{n}" for n in range(dispatch.DEFAULT_BATCH + 1)]
-    assert values(await dispatch.answer(Meeting(never), calls(*texts))) == texts
+    texts = [f"t{n}" for n in range(FIRST_BATCH + 1)]
+    assert values(await Dispatcher().answer(Meeting(never), calls(*texts))) == texts
 
 
 async def test_other_errors_are_not_repeated() -> None:
@@ -142,6 +146,6 @@ async def test_other_errors_are_not_repeated() -> None:
 
     pool = Broken(never)
     with pytest.raises(ExceptionGroup) as errors:
-        await dispatch.answer(pool, calls("a", "b"))
+        await Dispatcher().answer(pool, calls("a", "b"))
     assert errors.group_contains(BackendError, match="cannot be opened again")
     assert len(pool.batches) == 1

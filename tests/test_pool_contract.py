@@ -1,8 +1,6 @@
 """What every pool must do, on every pool: order, faults, deadlines, losses, closing."""
 
 import asyncio
-import os
-import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -123,34 +121,6 @@ async def test_closing_twice_is_harmless(make_pool: MakePool) -> None:
 
 
 @pytest.mark.ray
-@pytest.mark.kills
-@pytest.mark.parametrize("how", ["exits", "is killed"])
-async def test_a_dead_actor_is_lost_with_its_cause_and_replaced(ray_cluster: Any, how: str) -> None:
-    from workers.pool import RayPool
-
-    pool = RayPool(fake(poison="die", slow="hang"), PoolLimits(cpus=0.1), ray_cluster)
-    await pool.open()
-    (first,) = await pool.pids()
-    try:
-        if how == "exits":
-            with pytest.raises(WorkerLost) as lost:
-                await pool.run(encoded("poison"))
-        else:
-            running = asyncio.create_task(pool.run(encoded("slow")))
-            await asyncio.sleep(0.3)
-            os.kill(first, signal.SIGKILL)
-            with pytest.raises(WorkerLost) as lost:
-                await running
-        replies = [decode_reply(r) for r in await pool.run(encoded("a"))]
-        (second,) = await pool.pids()
-    finally:
-        await pool.close()
-    assert lost.value.reason == "died"
-    assert isinstance(replies[0], Reply)
-    assert second != first
-
-
-@pytest.mark.ray
 async def test_two_actors_answer_beside_each_other(ray_cluster: Any) -> None:
     from workers.pool import RayPool
 
@@ -165,3 +135,18 @@ async def test_two_actors_answer_beside_each_other(ray_cluster: Any) -> None:
     assert isinstance(values[0], Reply)
     assert isinstance(values[1], Reply)
     assert values[0].value == values[1].value
+
+
+async def test_time_is_told_apart(make_pool: MakePool) -> None:
+    pool = make_pool(fake(slow="slow"))
+    await pool.open()
+    await pool.run(encoded("slow", "slow"))
+    await asyncio.sleep(0.2)
+    await pool.close()
+    shares = pool.meter.shares()
+    assert shares.working >= 0.1
+    assert shares.idle >= 0.15
+    assert shares.loading > 0
+    assert pool.meter.batches == 1
+    await asyncio.sleep(0.05)
+    assert pool.meter.shares() == shares, "a closed pool's time stands still"

@@ -111,6 +111,18 @@ class RayCluster:
             **(private if self._address == "local" else {}),
         )
 
+    @property
+    def logs(self) -> Path | None:
+        """Where a local cluster's processes write; None for a cluster that others run."""
+        return self._folder and self._folder / "r" / "session_latest" / "logs"
+
+    def free(self) -> str:
+        """What no actor has taken, for people."""
+        import ray
+
+        left: dict[str, float] = ray.available_resources()  # type: ignore[no-untyped-call]
+        return f"{left.get('CPU', 0.0):g} CPUs and {left.get('GPU', 0.0):g} GPUs"
+
     def _set_environment(self, wanted: Mapping[str, str | None]) -> None:
         for name, value in wanted.items():
             self._environment.setdefault(name, os.environ.get(name))

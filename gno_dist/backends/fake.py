@@ -5,7 +5,9 @@ its process on calls that contain a marker, which is how fault handling is teste
 ``noop`` gives constants, so that what a run costs beside its backends can be measured.
 """
 
+import ctypes
 import os
+import sys
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +22,11 @@ from gno_dist.records import Usage
 
 
 def open_fake(identity: Mapping[str, Any], location: Mapping[str, Any], threads: int) -> "Fake":
-    """Open the fake; ``location["faults"]``: marker -> ``raise``, ``hang``, ``die`` or ``slow``."""
+    """Open the fake; ``location["faults"]``: marker -> what happens to such a call.
+
+    ``raise``, ``hang`` (an hour), ``slow`` (50 ms), ``die`` or ``sysexit`` (exit), ``segfault``,
+    ``abort`` or ``fill`` (4 GiB).
+    """
     return Fake(str(identity.get("name", "fake")), dict(location.get("faults", {})))
 
 
@@ -67,6 +73,14 @@ class Fake:
             if marker in content:
                 if fault == "die":
                     os._exit(66)
+                if fault == "sysexit":
+                    sys.exit(67)
+                if fault == "fill":
+                    self._ballast = [bytearray(b"x" * 2**24) for _ in range(256)]
+                if fault == "segfault":
+                    ctypes.string_at(0)
+                if fault == "abort":
+                    os.abort()
                 if fault == "hang":
                     time.sleep(3600)
                 if fault == "slow":
