@@ -5,6 +5,7 @@ for a new job and a resumed one: what the journal holds is not run again.
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -14,13 +15,15 @@ from gno_dist import files
 from gno_dist.backends.passages import PassageTexts
 from gno_dist.cache import ReplyCache
 from gno_dist.calls import PoolSpec
-from gno_dist.errors import JournalDamaged
+from gno_dist.dispatch import Dispatcher
+from gno_dist.errors import ConfigError, JournalDamaged, WorkerLost
 from gno_dist.flow import Flow
 from gno_dist.journal import Journal
+from gno_dist.measured import keep_measured, read_measured
 from gno_dist.observe import MemoryWatch
-from gno_dist.placement import Machine, place
+from gno_dist.placement import Machine, Placement, place_groups
 from gno_dist.plan import Plan, Unit
-from gno_dist.pool import PoolFactory, PoolLimits, PoolSet
+from gno_dist.pool import PoolFactory, PoolSet
 from gno_dist.records import UnitRecord
 from gno_dist.reduce import Reducer
 from gno_dist.report import markdown
@@ -28,6 +31,7 @@ from gno_dist.report.summary import summarise
 from gno_dist.report.verdict import verdict
 from gno_dist.runner import RunLimits, run_job
 from gno_dist.trials import Passage, fingerprint
+from gno_dist.watch import StatusWriter
 
 
 class Execution(NamedTuple):
@@ -42,6 +46,10 @@ class Execution(NamedTuple):
     attempt_timeout_s: float = 120.0
     retry_failed: bool = False
     """Run units again whose record failed."""
+    strict: bool = False
+    """Refuse a job of which a group does not fit, instead of skipping the group."""
+    measured_file: Path | None = None
+    """Where the sizes of workers are kept for later placements."""
 
 
 class Events(NamedTuple):
@@ -49,26 +57,26 @@ class Events(NamedTuple):
 
     on_record: Callable[[UnitRecord], None] = lambda record: None
     on_open: Callable[[PoolSpec, list[dict[str, Any]]], None] = lambda spec, facts: None
+    on_loss: Callable[[WorkerLost, int], None] = lambda lost, n_calls: None
+    on_stall: Callable[[str], None] = lambda message: None
 
 
-def limits_by_pool(plan: Plan, execution: Execution) -> dict[str, PoolLimits]:
-    """Placement of all groups; a pool of several groups gets the least of its limits.
+def placement_of(plan: Plan, execution: Execution) -> Placement:
+    """Which groups run on this machine, and with what.
 
     Raises:
-        ConfigError: a group does not fit this machine.
+        ConfigError: none fits, or with ``strict`` any does not.
     """
-    limits: dict[str, PoolLimits] = {}
-    for group in plan.groups:
-        placed = place(
-            {key: plan.pools[key] for key in group.pools},
-            execution.machine,
-            workers=execution.workers,
-            attempt_timeout_s=execution.attempt_timeout_s,
-        )
-        for key, own in placed.items():
-            known = limits.get(key, own)
-            limits[key] = min(known, own, key=lambda limit: (limit.threads, limit.cpus))
-    return limits
+    placed = place_groups(
+        plan,
+        execution.machine,
+        workers=execution.workers,
+        attempt_timeout_s=execution.attempt_timeout_s,
+        measured=read_measured(execution.measured_file),
+    )
+    if placed.skipped and (execution.strict or not placed.groups):
+        raise ConfigError("resources", [reason for _, reason in placed.skipped])
+    return placed
 
 
 async def execute(
@@ -77,12 +85,12 @@ async def execute(
     """Run what the journal lacks and write summary.json and report.md; returns the summary.
 
     Raises:
-        ConfigError: a group does not fit this machine.
+        ConfigError: as ``placement_of``.
         JournalDamaged: a record is of another unit than the plan's.
         GnoDistError: the job stopped early; a partial summary is written before it is raised.
     """
     events = events or Events()
-    limits = limits_by_pool(plan, execution)
+    placed = placement_of(plan, execution)
     started = time.monotonic()
     reducer = Reducer()
     opened: list[dict[str, Any]] = []
@@ -91,7 +99,7 @@ async def execute(
         opened.extend({"label": spec.label, **fact} for fact in facts)
         events.on_open(spec, facts)
 
-    pools = PoolSet(plan.pools, execution.factory, lambda spec: limits[spec.key], on_open)
+    pools = PoolSet(plan.pools, execution.factory, lambda spec: placed.limits[spec.key], on_open)
     path = folder / "journal.jsonl"
     with (
         closing(Journal(path, plan.n_units, forget_failed=execution.retry_failed)) as journal,
@@ -99,25 +107,57 @@ async def execute(
     ):
         _replay(plan, journal, reducer)
         already = journal.n_done
-        flow = Flow(pools, cache, passages_of(plan))
-        try:
-            with MemoryWatch() as memory:
-                if journal.n_done < plan.n_units:
-                    await run_job(
-                        plan, flow, pools, journal, reducer, execution.limits, events.on_record
-                    )
-        finally:
-            await pools.close()
-            run = {
+        flow = Flow(pools, cache, passages_of(plan), Dispatcher(events.on_loss))
+        memory = MemoryWatch()
+
+        def run_so_far() -> dict[str, Any]:
+            return {
                 "wall_s": time.monotonic() - started,
                 "units_run": journal.n_done - already,
                 "calls_made": flow.made_calls,
                 "calls_shared": flow.shared_calls,
                 "stage_s": dict(flow.stage_s),
                 "pools": opened,
+                "worker_s": {
+                    plan.pools[key].label: meter.shares()._asdict()
+                    for key, meter in pools.meters.items()
+                },
+                "lost": dict(sum((meter.lost for meter in pools.meters.values()), Counter())),
                 "peak_rss_bytes": memory.peak_bytes,
+                "skipped": [
+                    {
+                        "pools": sorted(plan.pools[key].label for key in group.pools),
+                        "units": plan.units_of(group),
+                        "reason": reason,
+                    }
+                    for group, reason in placed.skipped
+                ],
             }
-            summary = write_reports(plan, journal, reducer, folder, run)
+
+        watch = StatusWriter(folder, plan, reducer, flow, run_so_far)
+        state = "stopped"
+        try:
+            with memory:
+                if journal.n_done < plan.n_units:
+                    async with watch.running():
+                        await run_job(
+                            plan,
+                            placed.groups,
+                            flow,
+                            pools,
+                            journal,
+                            reducer,
+                            execution.limits,
+                            events.on_record,
+                            events.on_stall,
+                        )
+            state = "finished"
+        finally:
+            await pools.close()
+            peaks = {key: meter.peak_rss for key, meter in pools.meters.items() if meter.peak_rss}
+            keep_measured(execution.measured_file, peaks)
+            summary = write_reports(plan, journal, reducer, folder, run_so_far())
+            watch.write(state)
     return summary
 
 

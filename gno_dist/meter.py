@@ -32,6 +32,8 @@ class Meter:
         self._loading = self._working = self._queueing = 0.0
         self.batches = 0
         self.lost: Counter[LostReason] = Counter()
+        self.peak_rss = 0
+        """Greatest resident bytes of one worker; 0 where workers have no process of their own."""
 
     def started(self, worker: object) -> None:
         """A worker begins to load."""

@@ -149,6 +149,15 @@ class Plan:
                     yield unit
                     index += 1
 
+    def units_of(self, group: Group) -> int:
+        """Number of units of one group."""
+        return sum(
+            len(point.cases) * suite.trials
+            for suite in self.suites
+            for point in suite.points
+            if (suite.loaded.name, point.id) in group.points
+        )
+
     def case_units(self, group: Group) -> Iterator[list[Unit]]:
         """The units of one group, one list a case: all its points and trials together."""
         for suite in self.suites:

@@ -66,6 +66,8 @@ class Llm(UserModel):
     model: str
     """``embedded:NAME``, ``hf:OWNER/REPO/FILE.gguf`` or ``file:PATH``."""
     n_ctx: int = Field(default=4096, ge=256, le=131072)
+    gpu_layers: int = Field(default=0, ge=0, le=1000)
+    """Layers of the model that a GPU computes; its numbers differ, so they are another model's."""
 
 
 class Reranker(Llm):

@@ -6,7 +6,7 @@ change no result. Knows flow, journal and reducer; not what a unit does.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from gno_dist.errors import BudgetExceeded
@@ -88,6 +88,7 @@ def _kind(units: list[Unit]) -> str:
 
 async def run_job(
     plan: Plan,
+    groups: Sequence[Group],
     flow: Flow,
     pools: PoolSet,
     journal: Journal,
@@ -96,7 +97,7 @@ async def run_job(
     on_record: Callable[[UnitRecord], None] = lambda record: None,
     on_stall: Callable[[str], None] = lambda message: None,
 ) -> None:
-    """Run every unit that the journal lacks; return when each has a record.
+    """Run every unit of the groups that the journal lacks; return when each has a record.
 
     Raises:
         BudgetExceeded: too many units failed, the first ones all failed the same way, or nothing
@@ -115,7 +116,7 @@ async def run_job(
                 watch.check(record)
             sharder.took(shard, time.monotonic() - started)
 
-    for group in plan.groups:
+    for group in groups:
         await pools.keep_only(group.pools)
         sharder = Sharder(plan, group, journal)
         try:

@@ -47,7 +47,6 @@ class _Worker:
     def __init__(self, actor: Any) -> None:
         self.actor = actor
         self.pid = 0
-        self.peak_rss = 0
         self.process: psutil.Process | None = None
         """The process, where it runs on this host."""
         self.oom_kills = oom_kills()
@@ -58,10 +57,10 @@ class _Worker:
         """Whether its process is known to have ended."""
         return self.life is not None and self.life.done()
 
-    async def beat(self) -> None:
-        """Ask it for a sign of life."""
+    async def beat(self) -> int:
+        """Ask it for a sign of life; returns its resident bytes."""
         self.pid, rss = await self.actor.beat.remote()
-        self.peak_rss = max(self.peak_rss, rss)
+        return int(rss)
 
     async def outlive(self) -> None:
         """Return when the process has ended."""
@@ -107,6 +106,7 @@ class RayPool:
             await self._be_scheduled(worker)
             async with asyncio.timeout(START_TIMEOUT_S):
                 facts: dict[str, Any] = await worker.actor.start.remote()
+                self.meter.peak_rss = max(self.meter.peak_rss, await worker.beat())
         except BaseException as exc:
             lost = self._lost(worker, exc)
             self._drop(worker)
@@ -182,7 +182,8 @@ class RayPool:
                     raise TimeoutError
                 with suppress(TimeoutError):
                     async with asyncio.timeout(BEAT_EVERY_S):
-                        await worker.beat()
+                        rss = await worker.beat()
+                        self.meter.peak_rss = max(self.meter.peak_rss, rss)
                         seen = time.monotonic()
                 if time.monotonic() - seen >= FROZEN_AFTER_S:
                     detail = f"no sign of life for {FROZEN_AFTER_S:g} s"

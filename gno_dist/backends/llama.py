@@ -49,16 +49,21 @@ def open_llama(
             raise BackendError(
                 model.reference, f"{name} is {found!r} here, the plan was made with a different one"
             )
-    return LlamaBackend(model.path, n_ctx=int(identity["n_ctx"]), threads=threads)
+    layers = int(identity.get("gpu_layers", 0))
+    return LlamaBackend(
+        model.path, n_ctx=int(identity["n_ctx"]), threads=threads, gpu_layers=layers
+    )
 
 
 class LlamaBackend:
     """One model with one context and one sequence; for use from one thread."""
 
-    def __init__(self, path: Path, *, n_ctx: int, threads: int) -> None:
+    def __init__(self, path: Path, *, n_ctx: int, threads: int, gpu_layers: int = 0) -> None:
         llama_cpp.llama_backend_init()
+        if gpu_layers and not llama_cpp.llama_supports_gpu_offload():
+            raise BackendError("llama", "this build of llama.cpp has no GPU support (gpu_layers)")
         model_params = llama_cpp.llama_model_default_params()
-        model_params.n_gpu_layers = 0
+        model_params.n_gpu_layers = gpu_layers
         self._model = llama_cpp.llama_model_load_from_file(str(path).encode(), model_params)
         if not self._model:
             raise BackendError("llama", f"{path.name} cannot be loaded; is it a whole GGUF file?")

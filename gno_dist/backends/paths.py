@@ -26,6 +26,11 @@ def index_folder() -> Path:
     return cache_folder() / "indexes"
 
 
+def measured_file() -> Path:
+    """The sizes of workers in earlier runs."""
+    return cache_folder() / "workers.json"
+
+
 def reply_cache_file() -> Path:
     """The SQLite file of cached stage results."""
     return cache_folder() / "replies.sqlite"

@@ -53,6 +53,8 @@ def llm_pool(settings: Llm) -> PoolSpec:
         return _fake_pool(settings)
     model = locate(settings.model)
     identity = {"model_sha256": model.sha256, "n_ctx": settings.n_ctx, **_llama_identity()}
+    if settings.gpu_layers:
+        identity["gpu_layers"] = settings.gpu_layers
     location = {"model": settings.model, "bytes": model.size_bytes}
     return PoolSpec("llama", f"llama {settings.model.partition(':')[2]}", identity, location)
 

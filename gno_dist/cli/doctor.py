@@ -64,7 +64,7 @@ def _python() -> Check:
 
 
 def _machine() -> Check:
-    from gno_dist.placement import this_machine
+    from gno_dist.machine import this_machine
 
     machine = this_machine()
     detail = f"{machine.cores} cores, {machine.memory_bytes / 2**30:.1f} GiB of memory free"

@@ -1,6 +1,5 @@
 """From a checked job to its result: what ``sweep``, ``run`` and ``resume`` share."""
 
-import asyncio
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -11,17 +10,18 @@ import typer
 from pydantic import ValidationError
 
 from gno_dist import jobs
-from gno_dist.backends.paths import reply_cache_file
+from gno_dist.backends.paths import measured_file, reply_cache_file
 from gno_dist.backends.resolve import check_models, pools_of
 from gno_dist.cli.console import say, show, show_json, show_table
+from gno_dist.cli.interrupt import Interruptible
 from gno_dist.cli.options import PoolKind
-from gno_dist.cli.progress import Progress
-from gno_dist.engine import Events, Execution, execute, limits_by_pool
+from gno_dist.cli.progress import Progress, ProgressKind
+from gno_dist.engine import Events, Execution, execute, placement_of
 from gno_dist.errors import BackendError, ConfigError, GnoDistError, Interrupted
 from gno_dist.files import read_structured, write_json
 from gno_dist.journal import Journal
+from gno_dist.machine import this_machine
 from gno_dist.manifest import manifest_of
-from gno_dist.placement import this_machine
 from gno_dist.plan import Plan, lints
 from gno_dist.pool import InlinePool, PoolFactory
 from gno_dist.report import text
@@ -37,8 +37,9 @@ class Invocation(NamedTuple):
     actors: Sequence[str] = ()
     ray_address: str = "local"
     as_json: bool = False
-    quiet: bool = False
+    progress: ProgressKind = "text"
     retry_failed: bool = False
+    strict: bool = False
 
 
 def settings_from(**flags: Any) -> Settings:
@@ -71,7 +72,9 @@ def start(job: LoadedJob, settings: Settings, invocation: Invocation, trials: in
     """Make a job folder for a checked job and carry it out."""
     check_models(job)
     plan = Plan(job, pools_of, trials)
-    limits_by_pool(plan, _execution(settings, invocation, InlinePool))  # fits, or says so, first
+    placed = placement_of(plan, execution_of(settings, invocation, InlinePool))
+    for group, reason in placed.skipped:
+        say(f"skipped: {reason} ({plan.units_of(group)} units are not run)")
     folder = jobs.create_folder(Path(settings.results), plan)
     manifest = manifest_of(job, plan, folder, settings.model_dump(mode="json"))
     write_json(folder / "manifest.json", manifest)
@@ -89,20 +92,21 @@ def carry_out(plan: Plan, folder: Path, settings: Settings, invocation: Invocati
         typer.Exit: with any code but 0.
         BackendError: a backend cannot be opened and nothing was run.
     """
-    if not invocation.quiet:
+    if invocation.progress == "text":
         for line in lints(plan):
             say(f"lint: {line}")
         say(f"job {folder}: {plan.n_units} units in {len(plan.groups)} group(s)")
         shown = settings.model_dump(mode="json", exclude={"version", "results"})
         say("settings: " + ", ".join(f"{name}={value}" for name, value in shown.items()))
     done = _count_done(folder, plan, retry_failed=invocation.retry_failed)
-    with ExitStack() as stack:
+    interruptible = Interruptible()
+    with interruptible.listening(), ExitStack() as stack:
         factory = _factory(settings.pool, invocation.ray_address, stack)
-        progress = stack.enter_context(Progress(plan, done, quiet=invocation.quiet))
-        execution = _execution(settings, invocation, factory)
-        events = Events(progress.on_record, progress.on_open)
+        progress = stack.enter_context(Progress(plan, done, invocation.progress))
+        execution = execution_of(settings, invocation, factory)
+        events = Events(progress.on_record, progress.on_open, progress.on_loss, progress.on_stall)
         try:
-            summary = asyncio.run(execute(plan, folder, execution, events))
+            summary = interruptible.run(execute(plan, folder, execution, events))
         except KeyboardInterrupt:
             stopped: GnoDistError | None = Interrupted()
         except GnoDistError as exc:
@@ -139,7 +143,12 @@ def _count_done(folder: Path, plan: Plan, *, retry_failed: bool) -> int:
     return journal.n_done
 
 
-def _execution(settings: Settings, invocation: Invocation, factory: PoolFactory) -> Execution:
+def execution_of(settings: Settings, invocation: Invocation, factory: PoolFactory) -> Execution:
+    """How a job runs here, from settings and flags.
+
+    Raises:
+        ConfigError: ``--actors`` is wrong.
+    """
     return Execution(
         factory=factory,
         machine=this_machine(),
@@ -148,12 +157,23 @@ def _execution(settings: Settings, invocation: Invocation, factory: PoolFactory)
         workers=_workers(invocation.actors, settings.pool),
         attempt_timeout_s=settings.attempt_timeout_s,
         retry_failed=invocation.retry_failed,
+        strict=invocation.strict,
+        measured_file=measured_file(),
     )
 
 
 def _workers(entries: Sequence[str], pool: PoolKind) -> dict[str, int]:
     if entries and pool == "inline":
         raise ConfigError("--actors", ["counts Ray actors; --pool inline has one worker a backend"])
+    return workers_by_role(entries)
+
+
+def workers_by_role(entries: Sequence[str]) -> dict[str, int]:
+    """``search=2`` and the like as role -> workers of each of its pools.
+
+    Raises:
+        ConfigError: naming every entry that is wrong.
+    """
     counts, problems = {}, []
     for entry in entries:
         role, _, number = entry.partition("=")

@@ -10,7 +10,8 @@ from gno_dist import files, jobs
 from gno_dist.backends.resolve import check_models, pools_of
 from gno_dist.cli.console import app, errors_as_exit_codes, say, show, show_json, show_table
 from gno_dist.cli.execute import show_summary
-from gno_dist.cli.options import JsonOption, TrialsOption, default_sweep
+from gno_dist.cli.options import ActorsOption, JsonOption, TrialsOption, default_sweep
+from gno_dist.cli.resources import show_resources
 from gno_dist.errors import ConfigError
 from gno_dist.estimate import SECONDS, work
 from gno_dist.journal import Journal
@@ -32,6 +33,10 @@ def plan(
         Path | None, typer.Argument(help="A sweep file; without it the default.")
     ] = None,
     trials: TrialsOption = None,
+    resources: Annotated[
+        bool, typer.Option("--resources", help="Show workers, threads and memory of each group.")
+    ] = False,
+    actors: ActorsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show points, units, unique stage work and estimated minutes; runs nothing."""
@@ -39,6 +44,9 @@ def plan(
         job = load_job(file or default_sweep())
         check_models(job)
         planned = Plan(job, pools_of, trials)
+        if resources:
+            show_resources(planned, actors or (), as_json=as_json)
+            return
         stages = work(planned)
         if as_json:
             show_json(_plan_json(planned, stages))

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from gno_dist.cli.progress import ProgressKind
 from gno_dist.data import data_folder
 
 PoolKind = Literal["inline", "ray"]
@@ -36,6 +37,12 @@ CoverageOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the summary as one JSON document.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress on stderr.")]
+StrictOption = Annotated[
+    bool, typer.Option("--strict", help="Refuse a job that does not fit instead of running a part.")
+]
+LogJsonOption = Annotated[
+    bool, typer.Option("--log-json", help="Progress on stderr as JSON lines.")
+]
 AddressOption = Annotated[
     str, typer.Option("--ray-address", help="'local' for a private cluster, or HOST:PORT.")
 ]
@@ -43,6 +50,13 @@ TrialsOption = Annotated[
     int | None,
     typer.Option("--trials", min=1, help="Trials of every case, instead of the suites'."),
 ]
+
+
+def progress_kind(*, quiet: bool, log_json: bool) -> ProgressKind:
+    """How progress is shown; quiet wins."""
+    if quiet:
+        return "none"
+    return "json" if log_json else "text"
 
 
 def default_sweep() -> Path:

@@ -16,14 +16,17 @@ from gno_dist.cli.options import (
     ConcurrencyOption,
     CoverageOption,
     JsonOption,
+    LogJsonOption,
     MaxFailedOption,
     PoolOption,
     QuietOption,
     ResultsOption,
+    StrictOption,
     TimeoutOption,
     TrialsOption,
     default_presets,
     default_sweep,
+    progress_kind,
 )
 from gno_dist.settings import Settings
 from gno_dist.sweep import load_job, single_suite_job
@@ -45,7 +48,9 @@ def sweep(
     min_coverage: CoverageOption = None,
     ray_address: AddressOption = "local",
     as_json: JsonOption = False,
+    strict: StrictOption = False,
     quiet: QuietOption = False,
+    log_json: LogJsonOption = False,
 ) -> None:
     """Run a sweep: suites x presets x axes x trials, in a new job folder."""
     with errors_as_exit_codes():
@@ -59,7 +64,18 @@ def sweep(
             min_coverage=min_coverage,
         )
         job = load_job(file or default_sweep())
-        start(job, settings, Invocation(actors or (), ray_address, as_json, quiet), trials)
+        start(
+            job,
+            settings,
+            Invocation(
+                actors or (),
+                ray_address,
+                as_json,
+                progress_kind(quiet=quiet, log_json=log_json),
+                strict=strict,
+            ),
+            trials,
+        )
 
 
 @app.command()
@@ -78,7 +94,9 @@ def run(
     min_coverage: CoverageOption = None,
     ray_address: AddressOption = "local",
     as_json: JsonOption = False,
+    strict: StrictOption = False,
     quiet: QuietOption = False,
+    log_json: LogJsonOption = False,
 ) -> None:
     """Run one suite at one preset; in this process unless --pool ray is given."""
     with errors_as_exit_codes():
@@ -92,7 +110,18 @@ def run(
             min_coverage=min_coverage,
         )
         job = single_suite_job(suite, presets or default_presets(), preset)
-        start(job, settings, Invocation(actors or (), ray_address, as_json, quiet), trials)
+        start(
+            job,
+            settings,
+            Invocation(
+                actors or (),
+                ray_address,
+                as_json,
+                progress_kind(quiet=quiet, log_json=log_json),
+                strict=strict,
+            ),
+            trials,
+        )
 
 
 @app.command()
@@ -110,7 +139,9 @@ def resume(
     min_coverage: CoverageOption = None,
     ray_address: AddressOption = "local",
     as_json: JsonOption = False,
+    strict: StrictOption = False,
     quiet: QuietOption = False,
+    log_json: LogJsonOption = False,
 ) -> None:
     """Run what a stopped or killed job is missing."""
     with errors_as_exit_codes():
@@ -125,5 +156,6 @@ def resume(
             max_failed=max_failed,
             min_coverage=min_coverage,
         )
-        invocation = Invocation(actors or (), ray_address, as_json, quiet, retry_failed)
+        kind = progress_kind(quiet=quiet, log_json=log_json)
+        invocation = Invocation(actors or (), ray_address, as_json, kind, retry_failed, strict)
         carry_out(plan, job, settings, invocation)

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gno_dist.status import worker_rows
+
 
 def number(value: float | None, digits: int = 3) -> str:
     """A number for people, ``–`` when there is none."""
@@ -89,7 +91,10 @@ def by_suite(cells: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, 
 
 def missing_lines(summary: Mapping[str, Any]) -> list[str]:
     """Why numbers are missing: trials not run, a line a cell; then a line a measure and reason."""
-    lines = []
+    lines = [
+        f"{', '.join(group['pools'])}: skipped with {group['units']} units: {group['reason']}"
+        for group in summary["run"].get("skipped", [])
+    ]
     for cell in summary["cells"]:
         not_run = cell["cases"] * cell["trials"] - cell["units"]
         if not_run:
@@ -128,6 +133,12 @@ def run_lines(summary: Mapping[str, Any]) -> list[str]:
     if run["pools"]:
         opened = ", ".join(f"{p['label']} {seconds(p['load_s'])}" for p in run["pools"])
         lines.append(f"Opening backends: {opened}.")
+    for label, shares in worker_rows(run.get("worker_s", {})):
+        split = ", ".join(f"{state} {100 * share:.0f} %" for state, share in shares.items())
+        lines.append(f"Workers of {label}: {split}.")
+    if run.get("lost"):
+        lost = ", ".join(f"{n} {reason}" for reason, n in sorted(run["lost"].items()))
+        lines.append(f"Workers lost and replaced: {lost}.")
     usage = summary["usage"]
     lines.append(
         f"{usage['input_tokens'] + usage['output_tokens']:,} tokens in the results, cached or new,"
