@@ -2,7 +2,8 @@
 
 This is the one place that repeats anything. A lost batch says nothing about which call did it, so
 its calls run alone on fresh workers; a call that loses two workers alone becomes a fault. A worker
-that froze says nothing about its call: that one runs again uncharged, a few times.
+that froze or was killed from outside says nothing about its call: that one runs again uncharged, a
+few times.
 """
 
 import asyncio
@@ -15,8 +16,9 @@ from gno_dist.errors import WorkerLost
 from gno_dist.pool import Pool
 
 SOLO_ATTEMPTS = 2
-FROZEN_ATTEMPTS = 5
-"""A call whose workers froze this often, alone, is charged after all: else it would run forever."""
+NOT_CHARGED = frozenset({"frozen", "killed"})
+UNCHARGED_ATTEMPTS = 5
+"""A call whose workers were lost this often, alone, is charged after all: else it ran forever."""
 BATCH_S = 0.5
 """A batch is cut for about this much work: overhead is small, and a lost one is soon made again."""
 FIRST_BATCH = 8
@@ -73,8 +75,10 @@ class Dispatcher:
                 return reply
             except WorkerLost as lost:
                 losses.append(lost)
-        last = losses[-1]
-        message = f"{len(losses)} workers were lost on this call alone; the last: {last.detail}"
+        # What came from outside must not show in a record: its digest is the same each time.
+        charged = [lost for lost in losses if lost.reason not in NOT_CHARGED] or losses
+        last = charged[-1]
+        message = f"{len(charged)} workers were lost on this call alone; the last: {last.detail}"
         return Fault(f"WorkerLost ({last.reason})", message, timed_out=last.reason == "timeout")
 
     async def _run(self, pool: Pool, calls: Sequence[Call]) -> list[Reply | Fault]:
@@ -93,5 +97,5 @@ class Dispatcher:
 
 
 def _is_poison(losses: Sequence[WorkerLost]) -> bool:
-    charged = sum(lost.reason != "frozen" for lost in losses)
-    return charged >= SOLO_ATTEMPTS or len(losses) >= FROZEN_ATTEMPTS
+    charged = sum(lost.reason not in NOT_CHARGED for lost in losses)
+    return charged >= SOLO_ATTEMPTS or len(losses) >= UNCHARGED_ATTEMPTS

@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 
 from gno_dist.errors import ConfigError
+from gno_dist.redact import redactor
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -150,9 +151,12 @@ def json_bytes(value: Any, *, indent: bool = False) -> bytes:
 def write_atomic(path: Path, data: bytes) -> None:
     """Write a whole file or nothing: a temporary sibling, fsync, then an atomic replace.
 
+    ``data`` is UTF-8 text; values of secrets in it are replaced.
+
     Raises:
         OSError: as from the system; the temporary file is removed.
     """
+    data = redactor().json(data)
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:

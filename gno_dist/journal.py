@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from gno_dist.errors import ConfigError, JournalDamaged
 from gno_dist.records import UnitRecord
+from gno_dist.redact import redactor
 
 FSYNC_EVERY_S = 1.0
 _MISSING = -1
@@ -119,7 +120,8 @@ class Journal:
             OSError: the disk is full or gone; what was written before stays whole.
         """
         new = {record.index: record for record in records if not self.done(record.index)}
-        lines = [_serialise(record) + b"\n" for record in new.values()]
+        hide = redactor().json
+        lines = [hide(_serialise(record)) + b"\n" for record in new.values()]
         offset = self._stream.seek(0, os.SEEK_END)
         data = memoryview(b"".join(lines))
         try:

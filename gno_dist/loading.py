@@ -12,6 +12,7 @@ from pydantic.alias_generators import to_camel, to_snake
 
 from gno_dist import files
 from gno_dist.errors import ConfigError
+from gno_dist.redact import is_secret
 
 
 class UserModel(BaseModel):
@@ -90,6 +91,8 @@ def _describe(error: Any, place: str) -> tuple[str, str]:
             where += f"[{part}]"
         else:
             where += f".{part}" if where else str(part)
+    if error["type"] == "extra_forbidden" and is_secret(str(parts[-1])):
+        return where, "unknown key; secrets come from the environment only, take it out of the file"
     if error["type"] == "extra_forbidden":
         return where, "unknown key; check the spelling"
     if error["type"] == "missing":

@@ -110,8 +110,10 @@ async def run_job(
     async def lane(sharder: Sharder) -> None:
         while (shard := sharder.next()) is not None:
             started = time.monotonic()
-            for record in journal.append_all(await flow.run(shard.units)):
+            written = journal.append_all(await flow.run(shard.units))
+            for record in written:  # all, before anything may stop the job: totals fit the journal
                 reducer.add(record)
+            for record in written:
                 on_record(record)
                 watch.check(record)
             sharder.took(shard, time.monotonic() - started)

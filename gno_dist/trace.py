@@ -19,6 +19,7 @@ from gno_dist.records import (
     StageState,
     Usage,
 )
+from gno_dist.redact import redactor
 
 
 @dataclass
@@ -70,7 +71,9 @@ class Trace:
 
     def broke(self, stage: StageName, reason: str, state: StageState = "failed") -> "StageBroke":
         """Note that a stage that was asked for did not run; the result is to be raised."""
-        self.receipts[stage] = StageReceipt(stage=stage, state=state, reason=reason)
+        self.receipts[stage] = StageReceipt(
+            stage=stage, state=state, reason=redactor().text(reason)
+        )
         return StageBroke()
 
 

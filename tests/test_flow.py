@@ -16,6 +16,7 @@ from gno_dist.engine import passages_of
 from gno_dist.errors import BackendError, WorkerLost
 from gno_dist.flow import Flow
 from gno_dist.journal import Journal
+from gno_dist.meter import Meter
 from gno_dist.plan import Plan, Unit
 from gno_dist.pool import PoolLimits, PoolSet
 from gno_dist.records import Failed, Scored, UnitRecord, canonical_part
@@ -52,6 +53,8 @@ class OpenPool:
 
     def __init__(self, spec: PoolSpec, script: "Script") -> None:
         self.spec = spec
+        self.limits = PoolLimits()
+        self.meter = Meter()
         self._script = script
         self._host = Host(spec, 1)
 
@@ -300,7 +303,7 @@ async def test_a_backend_that_cannot_be_opened_reaches_the_caller_of_run_job(
     try:
         async with asyncio.timeout(TIMEOUT_S):
             with pytest.raises(BackendError, match=said):
-                await run_job(plan, flow, pools, journal, Reducer(), RunLimits(lanes))
+                await run_job(plan, plan.groups, flow, pools, journal, Reducer(), RunLimits(lanes))
     finally:
         await pools.close()
         cache.close()
@@ -322,7 +325,7 @@ async def test_a_backend_that_cannot_be_opened_again_reaches_the_caller_of_run_j
     flow = Flow(pools, cache, passages_of(plan))
     try:
         with pytest.raises(BackendError, match="the file is gone"):
-            await run_job(plan, flow, pools, journal, Reducer(), RunLimits(lanes=3))
+            await run_job(plan, plan.groups, flow, pools, journal, Reducer(), RunLimits(lanes=3))
     finally:
         await pools.close()
         cache.close()

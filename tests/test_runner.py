@@ -19,6 +19,7 @@ from gno_dist.calls import PoolSpec
 from gno_dist.engine import passages_of
 from gno_dist.flow import Flow
 from gno_dist.journal import Journal
+from gno_dist.meter import Meter
 from gno_dist.plan import Plan, Unit
 from gno_dist.pool import PoolLimits, PoolSet
 from gno_dist.records import Scored, UnitRecord
@@ -154,6 +155,8 @@ class HostPool:
 
     def __init__(self, spec: PoolSpec, limits: PoolLimits) -> None:
         self.spec = spec
+        self.limits = limits
+        self.meter = Meter()
         self._host = Host(spec, 1)
 
     async def open(self) -> list[dict[str, Any]]:
@@ -207,6 +210,7 @@ class Job:
             async with asyncio.timeout(TIMEOUT_S):
                 await run_job(
                     self.plan,
+                    self.plan.groups,
                     self.flow,
                     self.pools,
                     self.journal,

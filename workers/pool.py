@@ -34,6 +34,9 @@ BEAT_EVERY_S = 1.0
 FROZEN_AFTER_S = 15.0
 """Without an answer to that for so long, the process is stopped or its host is."""
 
+END_S = 2.0
+"""A worker that is told to end has so long."""
+
 _remote: Any = ray.remote  # its annotations do not know concurrency groups
 _ACTOR = _remote(
     max_restarts=0, max_task_retries=0, concurrency_groups={"run": 1, "ctl": 1, "life": 1}
@@ -78,6 +81,7 @@ class RayPool:
         self._cluster = cluster
         self._idle: asyncio.Queue[_Worker | None] = asyncio.Queue()
         self._workers: set[_Worker] = set()
+        self._ending: list[psutil.Process] = []
 
     async def open(self) -> list[dict[str, Any]]:
         """Start all actors; the first alone, so that an index is built once before the others."""
@@ -157,6 +161,7 @@ class RayPool:
         finally:
             if free is None and worker is not None:
                 self._drop(worker)
+                await self._see_them_end()
             self._idle.put_nowait(free)
 
     async def _answered(self, worker: _Worker, batch: Sequence[bytes]) -> tuple[list[bytes], float]:
@@ -212,18 +217,29 @@ class RayPool:
         if worker.life is not None:
             worker.life.cancel()
         ray.kill(worker.actor)
-        if worker.process is not None:  # Ray asks a process to end itself: a stopped one never does
-            with suppress(psutil.NoSuchProcess):
-                worker.process.kill()
+        if worker.process is not None:
+            self._ending.append(worker.process)
 
     async def pids(self) -> list[int]:
         """Process ids of the live workers."""
         return [worker.pid for worker in self._workers if not worker.dead]
 
     async def close(self) -> None:
-        """Kill all workers: their memory, and a GPU's, is free at once."""
+        """End all workers: their memory, and a GPU's, is free when this returns."""
         for worker in list(self._workers):
             self._drop(worker)
+        await self._see_them_end()
+
+    async def _see_them_end(self) -> None:
+        """Ray asks a process to end itself, which one that is stopped never does."""
+        deadline = time.monotonic() + END_S
+        while self._ending:
+            self._ending = [process for process in self._ending if process.is_running()]
+            if time.monotonic() > deadline:
+                for process in self._ending:
+                    with suppress(psutil.NoSuchProcess):
+                        process.kill()
+            await asyncio.sleep(0.02)
 
 
 def _own_error(exc: RayTaskError) -> Exception:

@@ -9,7 +9,7 @@ import ctypes
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,11 +22,7 @@ from gno_dist.records import Usage
 
 
 def open_fake(identity: Mapping[str, Any], location: Mapping[str, Any], threads: int) -> "Fake":
-    """Open the fake; ``location["faults"]``: marker -> what happens to such a call.
-
-    ``raise``, ``hang`` (an hour), ``slow`` (50 ms), ``die`` or ``sysexit`` (exit), ``segfault``,
-    ``abort`` or ``fill`` (4 GiB).
-    """
+    """Open the fake; ``location["faults"]``: marker -> a key of ``MISBEHAVIOURS``."""
     return Fake(str(identity.get("name", "fake")), dict(location.get("faults", {})))
 
 
@@ -35,6 +31,34 @@ def unit_interval(*parts: Any) -> float:
     if parts[0] == "noop":
         return 0.5
     return int(canonical.digest(list(parts))[:13], 16) / 16**13
+
+
+BURNS = 20
+_FUEL = bytes(2**20)
+
+
+def _raise(marker: str) -> None:
+    raise RuntimeError(f"fake fault at {marker!r}")
+
+
+def _burn(marker: str) -> None:
+    for _ in range(BURNS):
+        canonical.digest_bytes(_FUEL)
+
+
+MISBEHAVIOURS: Mapping[str, Callable[[str], object]] = {
+    "raise": _raise,
+    "slow": lambda marker: time.sleep(0.05),
+    "burn": _burn,
+    "hang": lambda marker: time.sleep(3600),
+    "die": lambda marker: os._exit(66),
+    "sysexit": lambda marker: sys.exit(67),
+    "segfault": lambda marker: ctypes.string_at(0),
+    "abort": lambda marker: os.abort(),
+    "fill": lambda marker: [bytearray(b"x" * 2**24) for _ in range(256)],
+}
+"""What a fake can be told to do on calls that contain a marker: ``burn`` takes about 20 ms of one
+core, ``slow`` 50 ms without it, ``hang`` an hour, ``fill`` 4 GiB of memory."""
 
 
 class Fake:
@@ -71,22 +95,7 @@ class Fake:
     def _misbehave(self, content: str) -> None:
         for marker, fault in self._faults.items():
             if marker in content:
-                if fault == "die":
-                    os._exit(66)
-                if fault == "sysexit":
-                    sys.exit(67)
-                if fault == "fill":
-                    self._ballast = [bytearray(b"x" * 2**24) for _ in range(256)]
-                if fault == "segfault":
-                    ctypes.string_at(0)
-                if fault == "abort":
-                    os.abort()
-                if fault == "hang":
-                    time.sleep(3600)
-                if fault == "slow":
-                    time.sleep(0.05)
-                    continue
-                raise RuntimeError(f"fake fault at {marker!r}")
+                MISBEHAVIOURS[fault](marker)
 
     def info(self) -> dict[str, Any]:
         """Says that it is a fake."""

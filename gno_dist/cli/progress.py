@@ -11,6 +11,7 @@ from gno_dist.calls import PoolSpec
 from gno_dist.errors import WorkerLost
 from gno_dist.plan import Plan
 from gno_dist.records import UnitRecord, Usage
+from gno_dist.redact import redactor
 from gno_dist.report.text import dollars, seconds
 
 PLAIN_EVERY_S = 5.0
@@ -96,10 +97,12 @@ class Progress:
     def _say(self, event: str, text: str, **fields: Any) -> None:
         if self._kind == "none":
             return
+        text = redactor().text(text)
         if self._kind == "json":
             now = datetime.now(UTC).isoformat(timespec="milliseconds")
             entry = {"time": now, "event": event, **({"message": text} if text else {}), **fields}
-            print(files.json_bytes(entry).decode("utf-8"), end="", file=sys.stderr, flush=True)
+            line = redactor().json(files.json_bytes(entry)).decode("utf-8")
+            print(line, end="", file=sys.stderr, flush=True)
             return
         start = "\r\x1b[K" if self._terminal else ""
         print(f"{start}{text}", file=sys.stderr, flush=True)
