@@ -6,6 +6,7 @@ The file may be deleted at any time; several processes may use it at once.
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 
 import apsw
@@ -75,11 +76,14 @@ class ReplyCache:
 
     def put_many(self, replies: Iterable[tuple[str, Reply]]) -> None:
         """Keep replies; one that is there already stays."""
+        rows = [(key, reply.encoded or encode_reply(reply)) for key, reply in replies]
         with self._named_errors(), self._connection:
-            self._connection.executemany(
-                "INSERT OR IGNORE INTO replies VALUES (?, ?)",
-                [(key, reply.encoded or encode_reply(reply)) for key, reply in replies],
-            )
+            for start in range(0, len(rows), _CHUNK):
+                part = rows[start : start + _CHUNK]
+                # One statement: each one gives other threads a turn, which then last long.
+                marks = ",".join(["(?,?)"] * len(part))
+                values = tuple(chain.from_iterable(part))
+                self._connection.execute(f"INSERT OR IGNORE INTO replies VALUES {marks}", values)
 
     def count(self) -> int:
         """Number of replies."""

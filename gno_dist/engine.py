@@ -4,6 +4,7 @@ Opens journal, cache and pools, runs the loop, and writes the reports whatever h
 for a new job and a resumed one: what the journal holds is not run again.
 """
 
+import gc
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -134,6 +135,8 @@ async def execute(
                 ],
             }
 
+        gc.collect()
+        gc.freeze()  # suites and plan live as long as the job: no collection need look at them
         watch = StatusWriter(folder, plan, reducer, flow, run_so_far)
         state = "stopped"
         try:
@@ -153,6 +156,7 @@ async def execute(
                         )
             state = "finished"
         finally:
+            gc.unfreeze()
             await pools.close()
             peaks = {key: meter.peak_rss for key, meter in pools.meters.items() if meter.peak_rss}
             keep_measured(execution.measured_file, peaks)

@@ -118,9 +118,10 @@ class Flow:
         missing = [unique[key] for key in unknown if key not in joined]
         self.shared_calls += len(found) + len(joined)
         by_pool: dict[str, list[Call]] = {}
+        loop = asyncio.get_running_loop()
         for call in missing:
             by_pool.setdefault(call.pool, []).append(call)
-            self._under_way[call.id] = asyncio.get_running_loop().create_future()
+            self._under_way[call.id] = loop.create_future()
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._make(key, part)) for key, part in by_pool.items()]

@@ -54,7 +54,8 @@ class Setting(NamedTuple):
     passage: Callable[[str, int], str]
     """(docid, chunk seq) -> the passage's text with its title."""
     questionnaire: labels.Questionnaire
-    seed: int
+    seed_of: Callable[[], int]
+    """The trial's seed; few trials draw anything."""
 
 
 def run(case: Query | AskCase | RubricCase, setting: Setting, trace: Trace) -> Pipeline:
@@ -124,7 +125,7 @@ def _expand(
         "max_tokens": generator.expansion_max_tokens,
         "stop": "\n",
         "grammar": expand.GRAMMAR if generator.expansion_format == "grammar" else None,
-        **_sampling(generator, setting.seed),
+        **_sampling(generator, setting),
     }
     call = setting.pools["generator"].call("expand", "generate", args)
     [value] = yield from _step(trace, "expand", [call])
@@ -134,11 +135,11 @@ def _expand(
     trace.ran("expand", count, fault and f"unusable output: {fault}")
 
 
-def _sampling(generator: GeneratorSettings, seed: int) -> dict[str, Any]:
+def _sampling(generator: GeneratorSettings, setting: Setting) -> dict[str, Any]:
     """Sampling settings of a call; the seed counts only where something is drawn."""
     if generator.temperature == 0:
         return {"temperature": 0.0}
-    return {"temperature": generator.temperature, "seed": seed}
+    return {"temperature": generator.temperature, "seed": setting.seed_of()}
 
 
 def _wanted_lists(
@@ -198,7 +199,7 @@ def _ask(
         "max_tokens": generator.max_tokens,
         "stop": "\n",
         "grammar": None,
-        **_sampling(generator, setting.seed),
+        **_sampling(generator, setting),
     }
     [value] = yield from _step(
         trace, "answer", [setting.pools["generator"].call("answer", "generate", args)]

@@ -78,7 +78,6 @@ class Unit(NamedTuple):
         trial = f" trial {self.trial}" if self.suite.trials > 1 else ""
         return f"{self.suite.loaded.name}/{self.case.id} @ {self.point.label}{trial}"
 
-    @property
     def seed(self) -> int:
         """First 4 bytes of sha256(unit id), the seed of everything drawn in this trial."""
         return int(canonical.digest_bytes(self.id.encode("ascii"))[:8], 16)

@@ -26,7 +26,7 @@ def setting_of(unit: Unit, passage: Passage) -> Setting:
         pools=unit.point.pools,
         passage=passage,
         questionnaire=unit.suite.questionnaire,
-        seed=unit.seed,
+        seed_of=unit.seed,
     )
 
 

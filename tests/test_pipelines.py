@@ -172,4 +172,4 @@ def test_the_seed_counts_only_where_something_is_drawn(tiny_job: LoadedJob) -> N
     warm = generator.model_copy(update={"temperature": 0.5})
     drawn = setting._replace(preset=setting.preset.model_copy(update={"generator": warm}))
     _, asks = drive(case, drawn)
-    assert asks[3].calls[0].args["seed"] == setting.seed
+    assert asks[3].calls[0].args["seed"] == setting.seed_of()

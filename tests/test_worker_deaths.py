@@ -43,7 +43,7 @@ async def open_pool(
     ("fault", "reason", "detail"),
     [
         ("segfault", "segfault", "segmentation fault (SIGSEGV) in string_at"),
-        ("abort", "abort", "abort (SIGABRT) in _misbehave"),
+        ("abort", "abort", "abort (SIGABRT) in <lambda> (fake.py:"),
         ("die", "exit", "exited with code 66"),
         ("sysexit", "exit", "exited with code 67"),
     ],

@@ -3,7 +3,6 @@
 import os
 import sys
 import threading
-from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import psutil
@@ -27,9 +26,10 @@ class HostActor:
         return self._host.start()
 
     @ray.method(concurrency_group="run")
-    def run(self, batch: Sequence[bytes]) -> tuple[list[bytes], float]:
-        """Answer a batch of encoded calls; with the seconds it took."""
-        return self._host.timed(batch)
+    def run(self, batch: bytes) -> tuple[bytes, float]:
+        """Answer a batch of encoded calls, one a line; replies alike, and the seconds it took."""
+        replies, seconds = self._host.timed(batch.split(b"\n"))
+        return b"\n".join(replies), seconds
 
     @ray.method(concurrency_group="ctl")
     def beat(self) -> tuple[int, int]:

@@ -173,8 +173,9 @@ class RayPool:
         """
 
         async def answer() -> tuple[list[bytes], float]:
-            replies: tuple[list[bytes], float] = await worker.actor.run.remote(list(batch))
-            return replies
+            # JSON in one line each: one object travels faster than many.
+            replies, inside_s = await worker.actor.run.remote(b"\n".join(batch))
+            return replies.split(b"\n"), inside_s
 
         working = asyncio.ensure_future(answer())
         began = seen = time.monotonic()

@@ -121,6 +121,8 @@ def _normalised(logprobs: Sequence[float]) -> list[float]:
 
 
 def _log_mean(orders: Sequence[Sequence[float]]) -> list[float]:
+    if len(orders) == 1:
+        return [math.exp(value) for value in orders[0]]
     means = [math.fsum(column) / len(orders) for column in zip(*orders, strict=True)]
     return [math.exp(value) for value in _normalised(means)]
 
