@@ -83,3 +83,5 @@ class Fault(NamedTuple):
     error: str
     message: str
     timed_out: bool = False
+    detail: str = ""
+    """What else is known of the cause, and may differ each time: a stack, a size."""

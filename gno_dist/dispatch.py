@@ -78,8 +78,12 @@ class Dispatcher:
         # What came from outside must not show in a record: its digest is the same each time.
         charged = [lost for lost in losses if lost.reason not in NOT_CHARGED] or losses
         last = charged[-1]
-        message = f"{len(charged)} workers were lost on this call alone; the last: {last.detail}"
-        return Fault(f"WorkerLost ({last.reason})", message, timed_out=last.reason == "timeout")
+        return Fault(
+            f"WorkerLost ({last.reason})",
+            f"{len(charged)} workers were lost on this call alone",
+            timed_out=last.reason == "timeout",
+            detail=last.detail,
+        )
 
     async def _run(self, pool: Pool, calls: Sequence[Call]) -> list[Reply | Fault]:
         try:

@@ -130,6 +130,8 @@ class Observed(Frozen):
     judge_usage: Usage = Usage()
     system_usage: Usage = Usage()
     """Tokens and cost of the system under test (expansion, reranking, answers)."""
+    details: tuple[str, ...] = ()
+    """What else is known of a fault: the stack of a crash, a deadline."""
 
     @property
     def service_ms(self) -> float:

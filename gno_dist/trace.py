@@ -32,6 +32,7 @@ class Trace:
     system_usage: Usage = Usage()
     calls: int = 0
     cached_calls: int = 0
+    details: tuple[str, ...] = ()
     ranking: tuple[ScoredDoc, ...] | None = None
     expansion: Expansion | None = None
     answer: Answer | None = None
@@ -58,6 +59,8 @@ class Trace:
         for reply in replies:
             if isinstance(reply, Fault):
                 state: StageState = "timed_out" if reply.timed_out else "failed"
+                if reply.detail:
+                    self.details = (*self.details, redactor().text(reply.detail))
                 raise self.broke(stage, f"{reply.error}: {reply.message}", state)
             self.calls += 1
             self.cached_calls += reply.cached

@@ -39,6 +39,7 @@ def record_of(unit: Unit, trace: Trace) -> UnitRecord:
         cached_calls=trace.cached_calls,
         judge_usage=trace.judge_usage,
         system_usage=trace.system_usage,
+        details=trace.details,
     )
     outputs = Outputs(
         trace.ranking,

@@ -78,7 +78,8 @@ async def test_a_call_that_kills_alone_twice_is_a_fault_and_its_neighbours_live(
     assert values([first, last]) == ["a", "b"]
     assert isinstance(bad, Fault)
     assert bad.error == "WorkerLost (died)"
-    assert bad.message == "2 workers were lost on this call alone; the last: loss 3"
+    assert bad.message == "2 workers were lost on this call alone"
+    assert bad.detail == "loss 3"
     assert not bad.timed_out
     assert pool.batches == [["a", "poison", "b"], ["a"], ["poison"], ["poison"], ["b"]]
 

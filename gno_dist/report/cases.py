@@ -36,8 +36,10 @@ def render(plan: Plan, records: Iterable[UnitRecord]) -> Iterator[str]:
         yield from _outputs(record, case)
         for name, outcome in record.outcomes.items():
             yield f"  {name}: {_outcome(outcome)}"
-        asked = record.receipts
-        yield f"  {', '.join(map(_receipt, asked))}; {milliseconds(record.observed.service_ms)}"
+        ran = ", ".join(map(_receipt, record.receipts))
+        yield f"  {ran}; {milliseconds(record.observed.service_ms)}"
+        for detail in record.observed.details:
+            yield f"  {detail}"
         yield ""
 
 
