@@ -17,7 +17,7 @@ from gno_dist.backends.passages import PassageTexts
 from gno_dist.cache import ReplyCache
 from gno_dist.calls import PoolSpec
 from gno_dist.dispatch import Dispatcher
-from gno_dist.errors import ConfigError, JournalDamaged, WorkerLost
+from gno_dist.errors import ConfigError, JournalDamaged, StorageFailed, WorkerLost
 from gno_dist.flow import Flow
 from gno_dist.journal import Journal
 from gno_dist.measured import keep_measured, read_measured
@@ -184,12 +184,19 @@ def _replay(plan: Plan, journal: Journal, reducer: Reducer) -> None:
 def write_reports(
     plan: Plan, journal: Journal, reducer: Reducer, folder: Path, run: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Write summary.json and report.md from the journal; returns the summary."""
+    """Write summary.json and report.md from the journal; returns the summary.
+
+    Raises:
+        StorageFailed: they cannot be written.
+    """
     digest = fingerprint(plan, journal.plain())
     summary = summarise(plan, reducer, fingerprint=digest, run=run)
     summary["verdict"] = verdict(plan, reducer)
-    files.write_json(folder / "summary.json", summary)
-    files.write_text(folder / "report.md", markdown.render(summary))
+    try:
+        files.write_json(folder / "summary.json", summary)
+        files.write_text(folder / "report.md", markdown.render(summary))
+    except OSError as exc:
+        raise StorageFailed(str(folder), exc.strerror or str(exc)) from exc
     return summary
 
 

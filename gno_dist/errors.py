@@ -11,6 +11,7 @@
      │                                      raised by pools, handled by dispatch only
      ├ JournalDamaged(path, line, detail)   a line in the journal cannot be read         exit 3
      ├ BudgetExceeded(what, detail)         a failure or cost budget is used up          exit 3
+     ├ StorageFailed(path, detail)          a file of the job cannot be written          exit 3
      └ Interrupted()                        the user stopped the job                     exit 130
 
 Bad *cases* are not exceptions: they are ``Unscored`` or ``Failed`` values (see records).
@@ -109,6 +110,18 @@ class BudgetExceeded(GnoDistError):
 
     def __str__(self) -> str:
         return f"{self.what}: {self.detail}"
+
+
+class StorageFailed(GnoDistError):
+    """The disk is full, read-only or gone; what was written before is whole."""
+
+    def __init__(self, path: str, detail: str) -> None:
+        super().__init__(path, detail)
+        self.path = path
+        self.detail = detail
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.detail}; nothing that was finished before is lost"
 
 
 class Interrupted(GnoDistError):

@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
-from gno_dist.errors import ConfigError, JournalDamaged
+from gno_dist.errors import ConfigError, JournalDamaged, StorageFailed
 from gno_dist.records import UnitRecord
 from gno_dist.redact import redactor
 
@@ -117,7 +117,7 @@ class Journal:
         """Write the records whose units have none yet, in one go; returns those.
 
         Raises:
-            OSError: the disk is full or gone; what was written before stays whole.
+            StorageFailed: the disk is full or gone; what was written before stays whole.
         """
         new = {record.index: record for record in records if not self.done(record.index)}
         hide = redactor().json
@@ -127,9 +127,9 @@ class Journal:
         try:
             while data:
                 data = data[self._stream.write(data) :]
-        except OSError:
+        except OSError as exc:
             os.ftruncate(self._stream.fileno(), offset)
-            raise
+            raise StorageFailed(str(self.path), exc.strerror or str(exc)) from exc
         for index, line in zip(new, lines, strict=True):
             self._offsets[index] = offset
             offset += len(line)

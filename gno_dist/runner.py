@@ -103,7 +103,7 @@ async def run_job(
         BudgetExceeded: too many units failed, the first ones all failed the same way, or nothing
             moved for too long.
         BackendError: a backend cannot be opened.
-        OSError: the journal cannot be written.
+        StorageFailed: the journal cannot be written.
     """
     watch = _FailureWatch(limits.max_failed)
 

@@ -12,13 +12,14 @@ import pytest
 from gno_dist import jobs
 from gno_dist.backends.resolve import pools_of
 from gno_dist.engine import Events, Execution, execute
-from gno_dist.errors import BudgetExceeded, JournalDamaged
+from gno_dist.errors import BudgetExceeded, ConfigError, JournalDamaged
 from gno_dist.journal import Journal
 from gno_dist.manifest import manifest_of
 from gno_dist.placement import Machine
 from gno_dist.plan import Plan
 from gno_dist.pool import InlinePool, Pool
 from gno_dist.records import Failed, UnitRecord
+from gno_dist.report.summary import exit_code
 from gno_dist.runner import RunLimits
 from gno_dist.sweep import LoadedJob, load_job
 from workers.cluster import RayCluster
@@ -277,3 +278,75 @@ def test_a_plan_from_a_manifest_is_the_same_plan(tiny_job: LoadedJob, tmp_path: 
     ids = [unit.id for unit in plan.units()]
     assert [unit.id for unit in stored.units()] == ids
     assert [unit.id for unit in rebuilt.units()] == ids
+
+
+SUPPORT_ONLY = """
+version: 1
+name: judges
+presets_file: presets.yaml
+presets: [one, two]
+suites: [{suite: support.yaml}]
+"""
+TWO_JUDGES = PRESETS.replace(
+    'judge: {backend: fake, model: "one"}', 'judge: {backend: fake, model: "two"}'
+)
+
+
+def test_a_group_that_does_not_fit_is_skipped_with_its_reason_and_run_elsewhere(
+    tmp_path: Path,
+) -> None:
+    job = load_job(write_tiny(tmp_path / "tiny", sweep=SUPPORT_ONLY, presets=TWO_JUDGES))
+    plan = Plan(job, pools_of)
+    (huge,) = [key for key, spec in plan.pools.items() if spec.label == "fake two"]
+    sizes = tmp_path / "workers.json"
+    sizes.write_bytes(orjson.dumps({huge: 100 * 2**30}))
+    partial = run(job, tmp_path / "job", measured_file=sizes)
+    assert partial["complete"] is False
+    assert partial["units"] == {"planned": 4, "done": 2, "failed": 0}
+    (skipped,) = partial["run"]["skipped"]
+    assert skipped["pools"] == ["fake two"]
+    assert skipped["units"] == 2
+    assert "need about 100.0 GiB together and 64.0 GiB are free" in skipped["reason"]
+    assert exit_code(partial) == 3
+    with pytest.raises(ConfigError, match=r"fake two need about 100\.0 GiB"):
+        run(job, tmp_path / "strict", measured_file=sizes, strict=True)
+    assert not (tmp_path / "strict" / "journal.jsonl").exists()
+    # A machine with room runs the rest.
+    whole = run(job, tmp_path / "job")
+    assert whole["run"]["units_run"] == 2
+    assert whole["fingerprint"] == run(job, tmp_path / "whole")["fingerprint"]
+
+
+def test_a_job_of_which_nothing_fits_is_refused(tiny_job: LoadedJob, tmp_path: Path) -> None:
+    plan = Plan(tiny_job, pools_of)
+    sizes = tmp_path / "workers.json"
+    sizes.write_bytes(orjson.dumps(dict.fromkeys(plan.pools, 100 * 2**30)))
+    with pytest.raises(ConfigError, match="GiB are free"):
+        run(tiny_job, tmp_path / "job", measured_file=sizes)
+    assert list((tmp_path / "job").iterdir()) == []
+
+
+def test_a_new_preset_runs_only_what_is_new(tmp_path: Path) -> None:
+    only_one = SUPPORT_ONLY.replace("[one, two]", "[one]")
+    cache = tmp_path / "replies.sqlite"
+    first = run(
+        load_job(write_tiny(tmp_path / "a", sweep=only_one, presets=TWO_JUDGES)),
+        tmp_path / "first",
+        cache_file=cache,
+    )
+    both = load_job(write_tiny(tmp_path / "a", sweep=SUPPORT_ONLY, presets=TWO_JUDGES))
+    second = run(both, tmp_path / "second", cache_file=cache)
+    assert first["run"]["calls_made"] == 2
+    assert second["run"]["calls_made"] == 2, "two cases of the new preset, none of the old one"
+    assert [pool["label"] for pool in second["run"]["pools"]] == ["fake two"]
+
+
+@pytest.mark.ray
+def test_memory_of_workers_is_measured_for_the_next_plan(
+    tiny_job: LoadedJob, tmp_path: Path, ray_cluster: RayCluster
+) -> None:
+    sizes = tmp_path / "workers.json"
+    run(tiny_job, tmp_path / "job", factory=ray_pools(ray_cluster), measured_file=sizes)
+    known = orjson.loads(sizes.read_bytes())
+    assert known.keys() == Plan(tiny_job, pools_of).pools.keys()
+    assert all(20 * 2**20 < size < 4 * 2**30 for size in known.values())

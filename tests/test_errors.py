@@ -18,6 +18,7 @@ from gno_dist.errors import (
     JournalDamaged,
     ModelNotFound,
     PlanMismatch,
+    StorageFailed,
     WorkerLost,
 )
 
@@ -38,6 +39,11 @@ EXAMPLES: dict[type[GnoDistError], tuple[dict[str, Any], str, int]] = {
     ),
     JournalDamaged: ({"path": "j.jsonl", "line": 7, "detail": "torn"}, "j.jsonl:7: torn", 3),
     BudgetExceeded: ({"what": "failures", "detail": "raise it"}, "failures: raise it", 3),
+    StorageFailed: (
+        {"path": "j.jsonl", "detail": "No space left on device"},
+        "j.jsonl: No space left on device; nothing that was finished before is lost",
+        3,
+    ),
     Interrupted: ({}, "", 130),
 }
 """Class -> fields, message, exit code."""

@@ -141,6 +141,7 @@ def test_a_record_of_another_plan_is_refused(tmp_path: Path) -> None:
 FULL_DISK = """
 import resource, signal, sys
 from pathlib import Path
+from gno_dist.errors import StorageFailed
 from tests.test_journal import Journal, N, record
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 path = Path(sys.argv[1])
@@ -150,8 +151,8 @@ size = path.stat().st_size
 resource.setrlimit(resource.RLIMIT_FSIZE, (size + 50, resource.RLIM_INFINITY))
 try:
     journal.append(record(1))
-except OSError as exc:
-    print("refused", exc.errno)
+except StorageFailed as exc:
+    print("refused", exc.detail)
 print(path.stat().st_size == size, journal.done(1))
 """
 
@@ -168,7 +169,7 @@ def test_a_full_disk_leaves_no_half_line(tmp_path: Path) -> None:
         check=True,
         timeout=60,
     )
-    assert found.stdout == "refused 27\nTrue False\n"
+    assert found.stdout == "refused File too large\nTrue False\n"
     journal = Journal(tmp_path / "j", N)
     assert [r.index for r in journal.in_plan_order()] == [0]
     journal.close()

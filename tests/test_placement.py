@@ -1,11 +1,15 @@
 """Workers, threads and memory of the pools of a group, on machines of any size."""
 
+import os
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gno_dist.calls import PoolSpec
-from gno_dist.machine import this_machine
+from gno_dist.machine import cores, gpus, memory, this_machine
+from gno_dist.measured import keep_measured, read_measured
 from gno_dist.placement import DoesNotFit, Machine, memory_of, place, role_of
 
 repeatable = settings(deadline=None, derandomize=True, max_examples=200)
@@ -112,3 +116,81 @@ def test_this_machine_has_cores_and_memory() -> None:
     machine = this_machine()
     assert machine.cores >= 1
     assert machine.memory_bytes > 0
+
+
+ON_GPU = PoolSpec("llama", "llama gpu", {"n": 3, "gpu_layers": 99}, {"bytes": 240 * MIB})
+
+
+def test_a_model_on_a_gpu_needs_one_and_its_workers_share_it() -> None:
+    with pytest.raises(DoesNotFit, match=r"llama gpu want a GPU .* there is none"):
+        place(keyed(INDEX, ON_GPU), Machine(8, 64 * GIB))
+    limits = place(keyed(INDEX, ON_GPU), Machine(8, 64 * GIB, gpus=1), workers={"llm": 3})
+    assert limits[ON_GPU.label].gpus == 0.333
+    assert limits[INDEX.label].gpus == 0
+    assert place(keyed(ON_GPU), Machine(8, 64 * GIB, gpus=4))[ON_GPU.label].gpus == 1.0
+
+
+def test_a_measured_size_replaces_the_estimate() -> None:
+    # 500 MiB resident, of which 240 are the weights: 240 + 2 * 260.
+    assert memory_of(SMALL, 2, 500 * MIB) == 760 * MIB
+    # No process is smaller than Python with its libraries: 240 + 150.
+    assert memory_of(SMALL, 1, 241 * MIB) == 390 * MIB
+    assert memory_of(INDEX, 3, 200 * MIB) == 600 * MIB
+    place(keyed(SMALL), Machine(1, 800 * MIB), measured={SMALL.label: 500 * MIB})
+    with pytest.raises(DoesNotFit):
+        place(keyed(SMALL), Machine(1, 800 * MIB))
+
+
+def test_sizes_are_kept_for_the_next_plan(tmp_path: Path) -> None:
+    path = tmp_path / "cache" / "workers.json"
+    assert read_measured(path) == {}
+    keep_measured(path, {"a": 5, "b": 7})
+    keep_measured(path, {"a": 3, "c": 1})
+    assert read_measured(path) == {"a": 5, "b": 7, "c": 1}
+    path.write_text("{broken", encoding="utf-8")
+    assert read_measured(path) == {}
+    keep_measured(None, {"a": 1})
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"cpu.max": "150000 100000\n"}, 1),
+        ({"cpu.max": "max 100000\n"}, None),
+        ({"cpu/cpu.cfs_quota_us": "100000", "cpu/cpu.cfs_period_us": "100000"}, 1),
+        ({"cpu/cpu.cfs_quota_us": "50000", "cpu/cpu.cfs_period_us": "100000"}, 1),
+        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, None),
+        ({}, None),
+    ],
+)
+def test_a_quota_of_the_control_group_counts(
+    tmp_path: Path, files: dict[str, str], expected: int | None
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="ascii")
+    assert cores(tmp_path) == (expected or len(os.sched_getaffinity(0)))
+
+
+@pytest.mark.parametrize(
+    ("limit", "used"),
+    [
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ],
+)
+def test_a_memory_limit_of_the_control_group_counts(tmp_path: Path, limit: str, used: str) -> None:
+    free = memory(tmp_path)
+    for name, text in ((limit, "5000000"), (used, "2000000")):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="ascii")
+    assert free > memory(tmp_path) == 3_000_000
+    (tmp_path / limit).write_text("max\n", encoding="ascii")
+    assert memory(tmp_path) > 3_000_000
+
+
+def test_visible_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,2")
+    assert gpus() == 2
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert gpus() == 0

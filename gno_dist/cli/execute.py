@@ -17,7 +17,7 @@ from gno_dist.cli.interrupt import Interruptible
 from gno_dist.cli.options import PoolKind
 from gno_dist.cli.progress import Progress, ProgressKind
 from gno_dist.engine import Events, Execution, execute, placement_of
-from gno_dist.errors import BackendError, ConfigError, GnoDistError, Interrupted
+from gno_dist.errors import BackendError, ConfigError, GnoDistError, Interrupted, StorageFailed
 from gno_dist.files import read_structured, write_json
 from gno_dist.journal import Journal
 from gno_dist.machine import this_machine
@@ -77,10 +77,10 @@ def start(job: LoadedJob, settings: Settings, invocation: Invocation, trials: in
         say(f"skipped: {reason} ({plan.units_of(group)} units are not run)")
     folder = jobs.create_folder(Path(settings.results), plan)
     manifest = manifest_of(job, plan, folder, settings.model_dump(mode="json"))
-    write_json(folder / "manifest.json", manifest)
     try:
+        write_json(folder / "manifest.json", manifest)
         carry_out(plan, folder, settings, invocation)
-    except BackendError:
+    except (BackendError, OSError):
         shutil.rmtree(folder)  # nothing ran in it, and nothing is left half-done
         raise
 
@@ -93,28 +93,8 @@ def carry_out(plan: Plan, folder: Path, settings: Settings, invocation: Invocati
         BackendError: a backend cannot be opened and nothing was run.
     """
     if invocation.progress == "text":
-        for line in lints(plan):
-            say(f"lint: {line}")
-        say(f"job {folder}: {plan.n_units} units in {len(plan.groups)} group(s)")
-        shown = settings.model_dump(mode="json", exclude={"version", "results"})
-        say("settings: " + ", ".join(f"{name}={value}" for name, value in shown.items()))
-    done = _count_done(folder, plan, retry_failed=invocation.retry_failed)
-    interruptible = Interruptible()
-    with interruptible.listening(), ExitStack() as stack:
-        factory = _factory(settings.pool, invocation.ray_address, stack)
-        progress = stack.enter_context(Progress(plan, done, invocation.progress))
-        execution = execution_of(settings, invocation, factory)
-        events = Events(progress.on_record, progress.on_open, progress.on_loss, progress.on_stall)
-        try:
-            summary = interruptible.run(execute(plan, folder, execution, events))
-        except KeyboardInterrupt:
-            stopped: GnoDistError | None = Interrupted()
-        except GnoDistError as exc:
-            stopped = exc
-        else:
-            stopped = None
-    written = folder / "summary.json"  # what stopped the job may have come before its first unit
-    result = summary if stopped is None else read_structured(written) if written.exists() else None
+        _announce(plan, folder, settings)
+    result, stopped = _run(plan, folder, settings, invocation)
     if isinstance(stopped, BackendError) and (result is None or not result["units"]["done"]):
         raise stopped
     if result is not None:
@@ -123,9 +103,40 @@ def carry_out(plan: Plan, folder: Path, settings: Settings, invocation: Invocati
         why = str(stopped) or "interrupted"
         say(f"gno-dist: {why}\nresume with: gno-dist resume {folder}")
         raise typer.Exit(stopped.exit_code)
-    code = exit_code(summary, settings.min_coverage)
-    if code:
+    assert result is not None
+    if code := exit_code(result, settings.min_coverage):
         raise typer.Exit(code)
+
+
+def _announce(plan: Plan, folder: Path, settings: Settings) -> None:
+    for line in lints(plan):
+        say(f"lint: {line}")
+    say(f"job {folder}: {plan.n_units} units in {len(plan.groups)} group(s)")
+    shown = settings.model_dump(mode="json", exclude={"version", "results"})
+    say("settings: " + ", ".join(f"{name}={value}" for name, value in shown.items()))
+
+
+def _run(
+    plan: Plan, folder: Path, settings: Settings, invocation: Invocation
+) -> tuple[dict[str, Any] | None, GnoDistError | None]:
+    """The summary, where one was written, and what stopped the job early."""
+    done = _count_done(folder, plan, retry_failed=invocation.retry_failed)
+    interruptible = Interruptible()
+    with interruptible.listening(), ExitStack() as stack:
+        factory = _factory(settings.pool, invocation.ray_address, stack)
+        progress = stack.enter_context(Progress(plan, done, invocation.progress))
+        execution = execution_of(settings, invocation, factory)
+        events = Events(progress.on_record, progress.on_open, progress.on_loss, progress.on_stall)
+        try:
+            return interruptible.run(execute(plan, folder, execution, events)), None
+        except KeyboardInterrupt:
+            stopped: GnoDistError = Interrupted()
+        except GnoDistError as exc:
+            stopped = exc
+    written = folder / "summary.json"  # what stopped the job may have come before its first unit
+    if isinstance(stopped, StorageFailed) or not written.exists():
+        return None, stopped  # what lies there, if anything, is an older one
+    return read_structured(written), stopped
 
 
 def _flag(setting: object) -> str:

@@ -1,8 +1,9 @@
 """Whether anything is lost when everything is killed: seeded runs with kills, hangs and poison.
 
 Each run is the command itself on two local Ray actors. At drawn moments a worker or the driver is
-killed with SIGKILL, or a worker stopped with SIGSTOP; some cases crash, end or hang their worker. After a dead driver the job is resumed. In the end the journal must hold each unit once, and
-every run the same fingerprint, which is that of a run without kills.
+killed with SIGKILL, or a worker stopped with SIGSTOP; some cases crash, end or hang their worker.
+After a dead driver the job is resumed. In the end the journal must hold each unit once, and every
+run the same fingerprint, which is that of a run without kills.
 """
 
 import argparse
