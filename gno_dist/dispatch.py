@@ -12,11 +12,10 @@ from collections.abc import Callable, Sequence
 
 from gno_dist.backends.host import decode_reply, encode_call
 from gno_dist.calls import Call, Fault, Reply
-from gno_dist.errors import WorkerLost
+from gno_dist.errors import OUTSIDE, WorkerLost
 from gno_dist.pool import Pool
 
 SOLO_ATTEMPTS = 2
-NOT_CHARGED = frozenset({"frozen", "killed"})
 UNCHARGED_ATTEMPTS = 5
 """A call whose workers were lost this often, alone, is charged after all: else it ran forever."""
 BATCH_S = 0.5
@@ -76,7 +75,7 @@ class Dispatcher:
             except WorkerLost as lost:
                 losses.append(lost)
         # What came from outside must not show in a record: its digest is the same each time.
-        charged = [lost for lost in losses if lost.reason not in NOT_CHARGED] or losses
+        charged = [lost for lost in losses if lost.reason not in OUTSIDE] or losses
         last = charged[-1]
         return Fault(
             f"WorkerLost ({last.reason})",
@@ -101,5 +100,5 @@ class Dispatcher:
 
 
 def _is_poison(losses: Sequence[WorkerLost]) -> bool:
-    charged = sum(lost.reason not in NOT_CHARGED for lost in losses)
+    charged = sum(lost.reason not in OUTSIDE for lost in losses)
     return charged >= SOLO_ATTEMPTS or len(losses) >= UNCHARGED_ATTEMPTS

@@ -29,6 +29,9 @@ LostReason = Literal[
 its own, a kill from outside, no memory, for a reason nobody knows (died), over its deadline
 (timeout), or without a heartbeat (frozen)."""
 
+OUTSIDE: frozenset[LostReason] = frozenset({"frozen", "killed"})
+"""Losses that say nothing about what the worker was doing."""
+
 
 class GnoDistError(Exception):
     """Base of all errors of this package; ``exit_code`` is what the command line returns."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from gno_dist.backends.host import Host
 from gno_dist.calls import PoolSpec
-from gno_dist.errors import BackendError, WorkerLost
+from gno_dist.errors import OUTSIDE, BackendError, WorkerLost
 from gno_dist.meter import Meter
 
 
@@ -57,6 +57,9 @@ class Pool(Protocol):
     async def close(self) -> None:
         """Stop all workers; a second close does nothing."""
 
+
+OPEN_ATTEMPTS = 3
+"""A pool is opened so often while what ends its workers comes from outside."""
 
 PoolFactory = Callable[[PoolSpec, PoolLimits], Pool]
 
@@ -209,12 +212,17 @@ class PoolSet:
         spec = self._specs[key]
         pool = self._factory(spec, self._limits_of(spec))
         self.meters[key] = pool.meter
-        try:
-            facts = await pool.open()
-        except WorkerLost as lost:
-            await pool.close()
-            hint = "its process ended while it opened; `gno-dist doctor` tests this machine"
-            raise BackendError(spec.label, f"{hint} ({lost.detail})") from None
+        for attempt in range(1, OPEN_ATTEMPTS + 1):
+            try:
+                facts = await pool.open()
+            except WorkerLost as lost:
+                await pool.close()
+                pool.meter.lost[lost.reason] += 1
+                if lost.reason in OUTSIDE and attempt < OPEN_ATTEMPTS:
+                    continue
+                hint = "its process ended while it opened; `gno-dist doctor` tests this machine"
+                raise BackendError(spec.label, f"{hint} ({lost.detail})") from None
+            break
         self._on_open(spec, facts)
         return pool
 

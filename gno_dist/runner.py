@@ -6,7 +6,7 @@ change no result. Knows flow, journal and reducer; not what a unit does.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from gno_dist.errors import BudgetExceeded
@@ -47,17 +47,23 @@ class Sharder:
     """Cuts the units of a group into shards; cases stay whole, so that their points share work.
 
     A shard holds one kind of case only (same suite, same points), since another kind may take a
-    thousand times longer. How many cases fit is learned for each kind; the first shard has one.
+    thousand times longer. How many cases fit is learned for each kind; the first shard has one,
+    and the last ones are small, so that no lane works alone at the end.
     """
 
-    def __init__(self, plan: Plan, group: Group, journal: Journal) -> None:
-        self._cases: Iterator[list[Unit]] = (
-            missing
-            for units in plan.case_units(group)
-            if (missing := [unit for unit in units if not journal.done(unit.number)])
-        )
-        self._next = next(self._cases, None)
+    def __init__(self, plan: Plan, group: Group, journal: Journal, lanes: int = 1) -> None:
+        self._lanes = lanes
+        self._left = plan.units_of(group)
         self._unit_s: dict[str, float] = {}
+        self._cases = self._missing(plan.case_units(group), journal)
+        self._next = next(self._cases, None)
+
+    def _missing(self, cases: Iterable[list[Unit]], journal: Journal) -> Iterator[list[Unit]]:
+        for units in cases:
+            missing = [unit for unit in units if not journal.done(unit.number)]
+            self._left -= len(units) - len(missing)
+            if missing:
+                yield missing
 
     def next(self) -> Shard | None:
         """The next shard; None when all units are given out."""
@@ -66,12 +72,14 @@ class Sharder:
         kind = _kind(self._next)
         known = self._unit_s.get(kind)
         wanted = 1 if known is None else int(SHARD_S / max(known, 1e-6))
+        wanted = min(wanted, MAX_SHARD_UNITS, self._left // (2 * self._lanes))
         units: list[Unit] = []
         while self._next is not None and _kind(self._next) == kind:
-            if units and len(units) + len(self._next) > min(wanted, MAX_SHARD_UNITS):
+            if units and len(units) + len(self._next) > wanted:
                 break
             units.extend(self._next)
             self._next = next(self._cases, None)
+        self._left -= len(units)
         return Shard(units, kind)
 
     def took(self, shard: Shard, seconds: float) -> None:
@@ -120,7 +128,7 @@ async def run_job(
 
     for group in groups:
         await pools.keep_only(group.pools)
-        sharder = Sharder(plan, group, journal)
+        sharder = Sharder(plan, group, journal, limits.lanes)
         try:
             async with asyncio.TaskGroup() as tasks:
                 stall = tasks.create_task(_watch_stalls(flow, limits, on_stall))

@@ -12,7 +12,7 @@ from gno_dist.calls import Call, Fault, PoolSpec, Reply, make_call
 from gno_dist.dispatch import FIRST_BATCH, Dispatcher
 from gno_dist.errors import BackendError, LostReason, WorkerLost
 from gno_dist.meter import Meter
-from gno_dist.pool import PoolLimits
+from gno_dist.pool import OPEN_ATTEMPTS, PoolLimits, PoolSet
 from gno_dist.records import Usage
 
 
@@ -150,3 +150,46 @@ async def test_other_errors_are_not_repeated() -> None:
         await Dispatcher().answer(pool, calls("a", "b"))
     assert errors.group_contains(BackendError, match="cannot be opened again")
     assert len(pool.batches) == 1
+
+
+class OpeningPool(EchoPool):
+    """Loses a worker at each of its first openings."""
+
+    def __init__(self, reasons: list[LostReason]) -> None:
+        super().__init__(never)
+        self.reasons = reasons
+        self.openings = 0
+
+    async def open(self) -> list[dict[str, Any]]:
+        self.openings += 1
+        if self.reasons:
+            raise WorkerLost("echo", self.reasons.pop(0), "gone")
+        return [{"ready": True}]
+
+
+async def test_a_pool_is_opened_again_after_a_kill_from_outside() -> None:
+    pool = OpeningPool(["killed", "frozen"])
+    opened: list[Any] = []
+    pools = PoolSet(
+        {"k": pool.spec},
+        lambda spec, limits: pool,
+        lambda spec: PoolLimits(),
+        lambda spec, facts: opened.append(facts),
+    )
+    assert await pools.get("k") is pool
+    assert opened == [[{"ready": True}]]
+    assert pool.meter.lost == {"killed": 1, "frozen": 1}
+
+
+@pytest.mark.parametrize(
+    ("reasons", "openings"),
+    [(["killed", "killed", "killed", "killed"], OPEN_ATTEMPTS), (["segfault"], 1), (["oom"], 1)],
+)
+async def test_a_pool_that_cannot_be_opened_ends_the_job(
+    reasons: list[LostReason], openings: int
+) -> None:
+    pool = OpeningPool(reasons)
+    pools = PoolSet({"k": pool.spec}, lambda spec, limits: pool, lambda spec: PoolLimits())
+    with pytest.raises(BackendError, match="its process ended while it opened"):
+        await pools.get("k")
+    assert pool.openings == openings

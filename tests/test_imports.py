@@ -24,7 +24,7 @@ def loaded_by(statement: str) -> set[str]:
         ("import gno_dist", set[str]()),
         ("import gno_dist.measures", {"pydantic"}),
         ("import gno_dist.plan", {"pydantic"}),
-        ("import gno_dist.engine", {"pydantic", "apsw"}),
+        ("import gno_dist.engine", {"pydantic", "apsw", "numpy"}),
         ("import gno_dist.cli.main", {"pydantic", "apsw", "numpy"}),
         ("import workers.cluster", set[str]()),
     ],

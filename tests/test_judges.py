@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gno_dist.judges import labels, likelihood
@@ -130,6 +130,7 @@ class TestLabels:
         assert list(answers["fault"]["probabilities"].values()) == pytest.approx([1 / 3] * 3)
 
     @given(st.lists(st.floats(-80, -0.1), min_size=3, max_size=3))
+    @example([-44.0, -44.0, -8.0])
     def test_probabilities_are_renormalised(self, row: list[float]) -> None:
         answer = labels.answers({"grade": SCORE}, labels.questions({"grade": SCORE}), [row])[
             "grade"

@@ -54,7 +54,7 @@ class TestIdentity:
             "92722d9bf3d026281e7398e13b8ad4aabae2cd32e7c56eea15596ff0db795bd9"
         )
         assert found["query", "q4", "two depth=thorough", 0] == (
-            "148402b51d2c7db7cf0e69e2966eaf4e33ba20c9055659af540fbf8a5a7ce5f6"
+            "ab6fc06e11aef6c75a174f5d8e4fb97495db3fa7099a0930bf9d23971069677f"
         )
         assert found["ask", "a1", "one", 0] == (
             "6983d0270ea61a801f96faea5ed41302da3548582ad8882121f4b790041c2ed8"

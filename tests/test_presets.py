@@ -62,7 +62,7 @@ def test_the_defaults_are_these() -> None:
         },
         "depth": "hybrid",
     }
-    llm = {"backend": "llama", "model": "m", "n_ctx": 4096}
+    llm = {"backend": "llama", "model": "m", "n_ctx": 4096, "gpu_layers": 0}
     full = Preset.model_validate({role: {"model": "m"} for role in ("reranker", "judge")})
     assert full.model_dump()["reranker"] == {**llm, "method": "query_likelihood"}
     assert full.model_dump()["judge"] == llm

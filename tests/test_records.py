@@ -62,7 +62,7 @@ def canonical(item: UnitRecord, observed: frozenset[str] = frozenset()) -> dict[
         (Usage, "input_tokens output_tokens cost_usd"),
         (Answer, "text sources citations truncated"),
         (Expansion, "lexical_queries vector_queries hyde notes"),
-        (Observed, "stage_ms cached_calls calls judge_usage system_usage"),
+        (Observed, "stage_ms cached_calls calls judge_usage system_usage details"),
         (
             UnitRecord,
             "version unit_id index suite point case_id trial ranking expansion answer judgement"

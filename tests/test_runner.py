@@ -137,9 +137,9 @@ def shard_sizes(plan: Plan, folder: Path, unit_s: float) -> list[int]:
 def test_quick_units_fill_shards_and_slow_ones_go_case_by_case(
     rubric_plan: Plan, tmp_path: Path
 ) -> None:
-    # Two units a case; the first shard knows nothing yet.
-    assert shard_sizes(rubric_plan, tmp_path, 1e-9) == [2, 64, 64, 54]
-    assert shard_sizes(rubric_plan, tmp_path, 0.1) == [2, *[10] * 18, 2]
+    # Two units a case; the first shard knows nothing yet, the last ones halve what is left.
+    assert shard_sizes(rubric_plan, tmp_path, 1e-9) == [2, 64, 58, 30, 14, 8, 4, 2, 2]
+    assert shard_sizes(rubric_plan, tmp_path, 0.1) == [2, *[10] * 17, 6, 2, 2, 2]
     assert shard_sizes(rubric_plan, tmp_path, 30.0) == [2] * 92
 
 

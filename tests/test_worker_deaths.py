@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from gno_dist.backends.host import decode_reply
 from gno_dist.calls import Fault, Reply
 from gno_dist.dispatch import Dispatcher
 from gno_dist.errors import BackendError, WorkerLost
-from gno_dist.pool import PoolLimits
+from gno_dist.pool import PoolLimits, PoolSet
 from workers.autopsy import EXIT_MARK, cause_of_death
 
 from .test_pool_contract import call, encoded, fake
@@ -135,6 +135,41 @@ async def test_a_stopped_worker_is_frozen_and_its_call_is_not_to_blame(
     assert isinstance(reply, Reply)
     assert second != first
     assert not psutil.pid_exists(first) or psutil.Process(first).status() == "zombie"
+
+
+@pytest.mark.parametrize("n_workers", [1, 2])
+async def test_a_worker_that_is_killed_while_it_opens(ray_cluster: Any, n_workers: int) -> None:
+    """A kill from outside says nothing about the backend: the pool is opened again."""
+    from workers.pool import RayPools
+
+    ray_cluster.start()
+    known = set(_actors())
+    victims = []
+
+    async def kill_the_last_to_come() -> None:
+        while len(new := [p for p in _actors() if p not in known]) < n_workers:
+            await asyncio.sleep(0.001)
+        victims.append(new[-1].pid)
+        new[-1].kill()
+
+    limits = PoolLimits(cpus=0.1, workers=n_workers)
+    pools = PoolSet({"k": fake()}, RayPools(ray_cluster), lambda spec: limits)
+    killing = asyncio.create_task(kill_the_last_to_come())
+    pool = await pools.get("k")
+    await killing
+    replies = await Dispatcher().answer(pool, [call(text) for text in "ab"])
+    await pools.close()
+    assert victims
+    assert all(isinstance(reply, Reply) for reply in replies)
+
+
+def _actors() -> list[psutil.Process]:
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error, IndexError):
+            if process.cmdline()[0].startswith("ray::HostActor"):
+                found.append(process)
+    return found
 
 
 async def test_poison_is_named_and_its_neighbours_live(ray_cluster: Any) -> None:

@@ -87,9 +87,11 @@ class RayPool:
         """Start all actors; the first alone, so that an index is built once before the others."""
         self._cluster.start()
         started = [await self._start()]
-        async with asyncio.TaskGroup() as group:
-            more = [group.create_task(self._start()) for _ in range(1, self.limits.workers)]
-        started += [task.result() for task in more]
+        more = [self._start() for _ in range(1, self.limits.workers)]
+        for outcome in await asyncio.gather(*more, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
+            started.append(outcome)
         for worker, _ in started:
             self._idle.put_nowait(worker)
         return [facts for _, facts in started]

@@ -106,6 +106,7 @@ def _answer(rubric: Rubric, orders: Sequence[Sequence[float]]) -> dict[str, Any]
         return {**result, "probability": probabilities[0]}
     if isinstance(rubric, ScoreRubric):
         expected = math.fsum(level * p for level, p in enumerate(probabilities))
+        expected = min(expected, len(probabilities) - 1.0)  # they sum to 1 only but for rounding
         named = {str(level): p for level, p in enumerate(probabilities)}
         return {**result, "score": expected, "probabilities": named}
     options = list(rubric.criteria)
