@@ -89,7 +89,8 @@ def test_a_sweep_prints_its_tables_and_ends_with_the_fingerprint(tiny_sweep: Pat
     assert "concurrency=5" in found.stderr
     folder = job_of(tiny_sweep)
     names = {path.name for path in folder.iterdir()}
-    assert names == {"manifest.json", "journal.jsonl", "summary.json", "report.md"}
+    files = {"manifest.json", "journal.jsonl", "summary.json", "report.md"}
+    assert names == files | {"status.json", "metrics.prom"}
     assert re.fullmatch(r"\d{8}T\d{6}Z-[0-9a-f]{8}-[0-9a-f]{4}", folder.name)
     for name in ("manifest.json", "summary.json"):
         assert orjson.loads((folder / name).read_bytes())["version"] == 1

@@ -281,7 +281,9 @@ async def test_a_lost_pool_fails_its_own_calls_only(make_plan: MakePlan) -> None
         assert cache.count() == 1
     assert not one.failed
     assert {receipt.state for receipt in two.receipts if receipt.stage == "judge"} == {"timed_out"}
-    assert all("no answer within 1 s" in o.message for o in two.outcomes.values())  # type: ignore[union-attr]
+    said = "WorkerLost (timeout): 2 workers were lost on this call alone"
+    assert [o.message for o in two.outcomes.values()] == [said] * 3  # type: ignore[union-attr]
+    assert two.observed.details == ("no answer within 1 s",)
 
 
 OPENING = {

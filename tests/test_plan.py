@@ -57,12 +57,12 @@ class TestIdentity:
             "ab6fc06e11aef6c75a174f5d8e4fb97495db3fa7099a0930bf9d23971069677f"
         )
         assert found["ask", "a1", "one", 0] == (
-            "6983d0270ea61a801f96faea5ed41302da3548582ad8882121f4b790041c2ed8"
+            "518fa8f5e3a07c0106636dcd807cdc0a0511810d821f29908539b7bbeb625eb2"
         )
         assert found["support", "c2", "two", 0] == (
-            "dc057c89ff9e48ed25451ce82b9c3ebe3c83d0ead8d251e65485470635ebff35"
+            "752bac1ec7e176d79dd6dc25ea938e432aab0fa49ad1e6a62a8b8d2c3b045b6b"
         )
-        assert plan.digest == "8cf8450b2a1c2db9ba860c35dc80b7d76472a1a3c9a382130bdea224bdfcfb61"
+        assert plan.digest == "839268be8294fcefe44e2691199a5f5c0db8b557473da620d98d09ad6466bcc2"
 
     def test_the_same_files_make_the_same_plan_anywhere(self, tmp_path: Path) -> None:
         here, there = (plan_of(write_tiny(tmp_path / name)) for name in ("here", "there"))

@@ -21,6 +21,7 @@ _RECEIVED = re.compile(r"\*\*\* (SIG[A-Z]+) received")
 _FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>\S+)', re.M)
 _ASSERTION = re.compile(r"^.*(?:GGML_ASSERT|GGML_ABORT|Assertion).*$", re.M)
 _EXIT = re.compile(r"exit(?:s with an exit|ed with) code (\d+)")
+_PID = re.compile(r"\bpid: (\d+)")
 EXIT_MARK = "gno-dist: this worker exited with code"
 """Written by the actor before ``os._exit``, which leaves no trace of its own."""
 
@@ -53,6 +54,12 @@ def cause_of_death(message: str, last_words: str, oom_kills: int) -> Death:
     if oom_kills:
         return Death("oom", "killed by the kernel, which was out of memory")
     return Death("killed", "killed from outside (or it exited without a trace)")
+
+
+def pid_named_in(message: str) -> int:
+    """The process id that Ray's words name, for a worker that died before its first beat; else 0."""
+    found = _PID.search(message)
+    return int(found[1]) if found else 0
 
 
 def last_words(folder: Path, pid: int, limit: int = 20_000) -> str:

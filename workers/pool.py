@@ -21,7 +21,7 @@ from gno_dist.errors import BackendError, GnoDistError, WorkerLost
 from gno_dist.meter import Meter
 from gno_dist.pool import PoolLimits, late
 from workers.actor import HostActor
-from workers.autopsy import cause_of_death, last_words, oom_kills
+from workers.autopsy import cause_of_death, last_words, oom_kills, pid_named_in
 from workers.cluster import RayCluster
 from workers.failures import LOST, worker_lost
 
@@ -208,9 +208,10 @@ class RayPool:
         if not isinstance(exc, LOST):
             return None
         folder = self._cluster.logs
-        if folder is None or not worker.pid:  # on another host, or it never ran
+        pid = worker.pid or pid_named_in(str(exc))
+        if folder is None or not pid:  # on another host, or it never ran
             return worker_lost(self.spec.label, exc)
-        words = last_words(folder, worker.pid)
+        words = last_words(folder, pid)
         death = cause_of_death(str(exc), words, oom_kills() - worker.oom_kills)
         return worker_lost(self.spec.label, exc, death)
 
