@@ -57,7 +57,7 @@ def cause_of_death(message: str, last_words: str, oom_kills: int) -> Death:
 
 
 def pid_named_in(message: str) -> int:
-    """The process id that Ray's words name, for a worker that died before its first beat; else 0."""
+    """The process id that Ray names, for a worker that died before its first beat; else 0."""
     found = _PID.search(message)
     return int(found[1]) if found else 0
 
