@@ -20,15 +20,10 @@ _OPTIONS = (
     | orjson.OPT_PASSTHROUGH_SUBCLASS
 )
 _DIGITS_AS_0 = bytes.maketrans(b"123456789", b"000000000")
-_ENDS = (b",", b"}", b"]")
-_WHOLE = tuple(b".0" + end for end in _ENDS)
-_LONG = (
-    b"e-0",
-    b"e+0",
-    *(start + sign + b"0" * 16 for start in (b":", b",", b"[") for sign in (b"", b"-")),
-)
-"""An unusual number is whole, or holds one of these when its digits are read as 0. Looking for them
-is cheap, and digests of 64 hex digits hold none."""
+_WHOLE = (b".0,", b".0}", b".0]")
+_LONG = (b"e-0", b"e+0", b"0" * 16)
+"""An unusual number is whole, or holds one of these when its digits are all read as 0. Looking for
+them is cheap, and few digests of 64 hex digits hold sixteen decimal ones in a row."""
 _UNUSUAL = re.compile(rb"[:,\[]-?\d+(?:\.0[,\]}]|(?:\.\d+)?e|\d{15})")
 """Numbers that orjson may write otherwise than RFC 8785: whole floats, exponents, large integers.
 It starts with one set of characters, to which the search skips; text that matches only costs."""
@@ -66,10 +61,11 @@ def _is_canonical(data: bytes) -> bool:
         return False
     if not data.isascii() and _BEYOND_BMP.search(data):
         return False
-    digits = data.translate(_DIGITS_AS_0)
     # Lists are faster here than generators.
-    if not any([hint in data for hint in _WHOLE]) and not any([hint in digits for hint in _LONG]):
-        return True
+    if b".0" not in data or not any([hint in data for hint in _WHOLE]):
+        digits = data.translate(_DIGITS_AS_0)
+        if not any([hint in digits for hint in _LONG]):
+            return True
     return _UNUSUAL.search(data) is None
 
 

@@ -7,7 +7,6 @@ which models must be open together; they change nothing in order or ids.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import chain
 from typing import Any, NamedTuple
 
 from gno_dist import canonical
@@ -56,6 +55,8 @@ class PlannedSuite(NamedTuple):
     identity: str
     questionnaire: Questionnaire
     measures: Sequence[AnyMeasure]
+    case_digests: bytes
+    """32 bytes a case, in order: sha256 of its id with what the stages read of it."""
 
     @property
     def n_units(self) -> int:
@@ -137,14 +138,15 @@ class Plan:
             identity,
             Questionnaire(suite.rubrics),
             [parse_any(name) for name in suite.measures],
+            b"".join(map(_case_digest, job.loaded.cases)),
         )
 
     def units(self) -> Iterator[Unit]:
         """All units in plan order."""
         for suite in self.suites:
             index = suite.first_index
-            for case in suite.loaded.cases:
-                for unit in _units_of_case(suite, case, index):
+            for number in range(len(suite.loaded.cases)):
+                for unit in _units_of_case(suite, number, index):
                     yield unit
                     index += 1
 
@@ -164,8 +166,8 @@ class Plan:
                 point.id for point in suite.points if (suite.loaded.name, point.id) in group.points
             }
             index = suite.first_index
-            for case in suite.loaded.cases:
-                units = list(_units_of_case(suite, case, index))
+            for number in range(len(suite.loaded.cases)):
+                units = list(_units_of_case(suite, number, index))
                 index += len(units)
                 if chosen := [unit for unit in units if unit.point.id in wanted]:
                     yield chosen
@@ -210,7 +212,7 @@ class Plan:
                     "name": suite.loaded.name,
                     "identity": suite.identity,
                     "trials": suite.trials,
-                    "cases": _digest_of_cases(suite.loaded.cases),
+                    "cases": canonical.digest_bytes(suite.case_digests),
                     "points": [
                         {"id": point.id, "label": point.label, "cases": sorted(point.cases)}
                         for point in suite.points
@@ -232,15 +234,14 @@ def _refuse_equal(points: Sequence[Point], job: SuiteJob) -> None:
             )
 
 
-def _digest_of_cases(cases: Sequence[Case]) -> str:
-    """Digest of [[id, identity], ...], without holding them all in another form."""
-    parts = (canonical.canonical_json([case.id, case.identity()]) for case in cases)
-    separated = (part if i == 0 else b"," + part for i, part in enumerate(parts))
-    return canonical.digest_stream(chain([b"["], separated, [b"]"]))
+def _case_digest(case: Case) -> bytes:
+    return bytes.fromhex(canonical.digest({"id": case.id, "case": case.identity()}))
 
 
-def _units_of_case(suite: PlannedSuite, case: Case, first: int) -> Iterator[Unit]:
-    identity = canonical.digest({"id": case.id, "case": case.identity()})
+def _units_of_case(suite: PlannedSuite, number: int, first: int) -> Iterator[Unit]:
+    """The units of the suite's case with this position; ``first``: number of the first unit."""
+    case = suite.loaded.cases[number]
+    identity = suite.case_digests[32 * number : 32 * (number + 1)].hex()
     index = first
     for point in suite.points:
         if case.id not in point.cases:

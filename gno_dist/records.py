@@ -6,7 +6,7 @@ tokens from a cache); everything else must not, and is what the fingerprint hash
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, JsonValue
@@ -120,10 +120,16 @@ class Expansion(Frozen):
     notes: str | None = None
 
 
-class Observed(Frozen):
-    """What may differ between two runs of one plan; never hashed."""
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What may differ between two runs of one plan; never hashed.
 
-    stage_ms: dict[str, FiniteFloat] = {}
+    A plain dataclass like ``Usage``: every record makes one.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    stage_ms: dict[str, FiniteFloat] = field(default_factory=dict)
     """Service milliseconds a stage: time inside the backend, without queueing and loading."""
     cached_calls: int = 0
     calls: int = 0

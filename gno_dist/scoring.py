@@ -7,7 +7,7 @@ number checked, without running anything.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from gno_dist import measures
 from gno_dist.cases import AskCase, Case, Query
@@ -25,8 +25,7 @@ from gno_dist.retrieval.context import without_citations
 from gno_dist.scorers import has_citations, latency_score, valid_citations
 
 
-@dataclass(frozen=True)
-class Outputs:
+class Outputs(NamedTuple):
     """What one trial produced, as far as measures read it."""
 
     ranking: Sequence[ScoredDoc] | None
