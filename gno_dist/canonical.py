@@ -21,9 +21,7 @@ _OPTIONS = (
 )
 _DIGITS_AS_0 = bytes.maketrans(b"123456789", b"000000000")
 _WHOLE = (b".0,", b".0}", b".0]")
-_LONG = (b"e-0", b"e+0", b"0" * 16)
-"""An unusual number is whole, or holds one of these when its digits are all read as 0. Looking for
-them is cheap, and few digests of 64 hex digits hold sixteen decimal ones in a row."""
+_SIXTEEN = b"0" * 16
 _UNUSUAL = re.compile(rb"[:,\[]-?\d+(?:\.0[,\]}]|(?:\.\d+)?e|\d{15})")
 """Numbers that orjson may write otherwise than RFC 8785: whole floats, exponents, large integers.
 It starts with one set of characters, to which the search skips; text that matches only costs."""
@@ -61,11 +59,16 @@ def _is_canonical(data: bytes) -> bool:
         return False
     if not data.isascii() and _BEYOND_BMP.search(data):
         return False
-    # Lists are faster here than generators.
-    if b".0" not in data or not any([hint in data for hint in _WHOLE]):
-        digits = data.translate(_DIGITS_AS_0)
-        if not any([hint in digits for hint in _LONG]):
-            return True
+    # Substrings are found ten times faster than patterns, and single characters faster still. The
+    # digits are read as 0, so that few digests of 64 hex digits look like a long number.
+    digits = data.translate(_DIGITS_AS_0)
+    if not (
+        (b".0" in data and any([end in data for end in _WHOLE]))
+        or (b"+" in data and b"e+0" in digits)
+        or (b"-" in data and b"e-0" in digits)
+        or _SIXTEEN in digits
+    ):
+        return True
     return _UNUSUAL.search(data) is None
 
 

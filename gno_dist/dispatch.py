@@ -21,7 +21,7 @@ UNCHARGED_ATTEMPTS = 5
 BATCH_S = 0.5
 """A batch is cut for about this much work: overhead is small, and a lost one is soon made again."""
 FIRST_BATCH = 8
-MAX_BATCH = 64
+MAX_BATCH = 256
 
 OnLoss = Callable[[WorkerLost, int], None]
 """Told of every lost worker, with the number of calls in its batch."""

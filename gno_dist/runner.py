@@ -17,7 +17,7 @@ from gno_dist.pool import PoolSet
 from gno_dist.records import Failed, UnitRecord
 from gno_dist.reduce import Reducer
 
-MAX_SHARD_UNITS = 64
+MAX_SHARD_UNITS = 256
 SHARD_S = 1.0
 """A shard is cut for about this much work."""
 UNIFORM_FAILURES = 10

@@ -62,7 +62,7 @@ class TestIdentity:
         assert found["support", "c2", "two", 0] == (
             "752bac1ec7e176d79dd6dc25ea938e432aab0fa49ad1e6a62a8b8d2c3b045b6b"
         )
-        assert plan.digest == "839268be8294fcefe44e2691199a5f5c0db8b557473da620d98d09ad6466bcc2"
+        assert plan.digest == "d25449766d80a530c26b96c22dd321bfc6756760ab513eb6e0170036daa067b0"
 
     def test_the_same_files_make_the_same_plan_anywhere(self, tmp_path: Path) -> None:
         here, there = (plan_of(write_tiny(tmp_path / name)) for name in ("here", "there"))
