@@ -22,6 +22,9 @@ _OPTIONS = (
 _DIGITS_AS_0 = bytes.maketrans(b"123456789", b"000000000")
 _WHOLE = (b".0,", b".0}", b".0]")
 _SIXTEEN = b"0" * 16
+_WHOLE_SIXTEEN = tuple(
+    start + sign + _SIXTEEN for start in (b":", b",", b"[") for sign in (b"", b"-")
+)
 _UNUSUAL = re.compile(rb"[:,\[]-?\d+(?:\.0[,\]}]|(?:\.\d+)?e|\d{15})")
 """Numbers that orjson may write otherwise than RFC 8785: whole floats, exponents, large integers.
 It starts with one set of characters, to which the search skips; text that matches only costs."""
@@ -66,7 +69,7 @@ def _is_canonical(data: bytes) -> bool:
         (b".0" in data and any([end in data for end in _WHOLE]))
         or (b"+" in data and b"e+0" in digits)
         or (b"-" in data and b"e-0" in digits)
-        or _SIXTEEN in digits
+        or (_SIXTEEN in digits and any([start in digits for start in _WHOLE_SIXTEEN]))
     ):
         return True
     return _UNUSUAL.search(data) is None

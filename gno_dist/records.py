@@ -92,6 +92,8 @@ class Usage:
         return bool(self.input_tokens or self.output_tokens or self.cost_usd)
 
     def __add__(self, other: "Usage") -> "Usage":
+        if not self:
+            return other
         return Usage(
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
@@ -181,7 +183,8 @@ def canonical_part(
         record: a ``UnitRecord`` in its plain JSON form, as the journal holds it.
         observed_measures: names of outcomes that are observations (latency, cost).
     """
-    part = {name: value for name, value in record.items() if name != "observed"}
+    part = dict(record)
+    part.pop("observed", None)
     if observed_measures:
         part["outcomes"] = {
             name: outcome

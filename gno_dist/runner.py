@@ -36,11 +36,15 @@ class RunLimits(NamedTuple):
     """Without any reply for this long, stop the job: every wait should have ended before."""
 
 
+Kind = tuple[int, frozenset[str]]
+"""Suite, by its first unit, and points of a case."""
+
+
 class Shard(NamedTuple):
     """Units that one lane works on together; ``kind`` tells which cost about the same."""
 
     units: list[Unit]
-    kind: str
+    kind: Kind
 
 
 class Sharder:
@@ -54,7 +58,7 @@ class Sharder:
     def __init__(self, plan: Plan, group: Group, journal: Journal, lanes: int = 1) -> None:
         self._lanes = lanes
         self._left = plan.units_of(group)
-        self._unit_s: dict[str, float] = {}
+        self._unit_s: dict[Kind, float] = {}
         self._cases = self._missing(plan.case_units(group), journal)
         self._next = next(self._cases, None)
 
@@ -89,9 +93,8 @@ class Sharder:
         self._unit_s[shard.kind] = 0.7 * known + 0.3 * latest
 
 
-def _kind(units: list[Unit]) -> str:
-    points = sorted({unit.point.id for unit in units})
-    return " ".join([units[0].suite.loaded.name, *points])
+def _kind(units: list[Unit]) -> Kind:
+    return units[0].suite.first_index, frozenset([unit.point.id for unit in units])
 
 
 async def run_job(

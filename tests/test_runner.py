@@ -134,6 +134,13 @@ def shard_sizes(plan: Plan, folder: Path, unit_s: float) -> list[int]:
     return sizes
 
 
+@pytest.fixture
+def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So small that a plan of 184 units fills some."""
+    monkeypatch.setattr("gno_dist.runner.MAX_SHARD_UNITS", 64)
+
+
+@pytest.mark.usefixtures("small_shards")
 def test_quick_units_fill_shards_and_slow_ones_go_case_by_case(
     rubric_plan: Plan, tmp_path: Path
 ) -> None:
@@ -143,6 +150,7 @@ def test_quick_units_fill_shards_and_slow_ones_go_case_by_case(
     assert shard_sizes(rubric_plan, tmp_path, 30.0) == [2] * 92
 
 
+@pytest.mark.usefixtures("small_shards")
 def test_a_case_larger_than_a_shard_is_a_shard_of_its_own(
     plans: dict[int, Plan], tmp_path: Path
 ) -> None:
